@@ -1,0 +1,1 @@
+"""dglrun: partitions graphs, dispatches the parts and launches DGL training inside job images."""

@@ -1,0 +1,23 @@
+"""Exit codes of dglrun and watcher-loop; the operator shows them in the Failed condition.
+
+A process of the user that fails gives its own code (128 + n when signal n ended it).
+The others follow sysexits(3), so that a code above 63 and below 79 is always ours.
+"""
+
+OK = 0
+USAGE = 2
+"""Unknown flag, missing or contradicting configuration."""
+DATA = 65
+"""The input data or a partition is not what it must be."""
+UNAVAILABLE = 69
+"""A pod or the API server could not be reached within the deadline."""
+SOFTWARE = 70
+"""A bug in dglrun itself."""
+IO = 74
+"""A copy did not arrive whole."""
+LOST = 75
+"""A pod of the job vanished or failed."""
+TIMEOUT = 124
+"""A deadline passed."""
+SIGTERM = 143
+"""Ended on request."""

@@ -1,0 +1,13 @@
+"""The keys of the report ConfigMap, which the job's pods patch and the operator copies into status."""
+
+PROGRESS = "progress.json"
+"""`{"stage": "Partitioning", "message": "...", "percent": 40, "time": "<RFC 3339>"}`; percent is optional."""
+
+PARTITION = "partition.json"
+"""The partition's quality as `status.partition` shows it (numParts, method, edgeCut, ...)."""
+
+STAGE_PARTITIONING = "Partitioning"
+STAGE_DELIVERING = "Delivering"
+STAGE_DISPATCHING = "Dispatching"
+STAGE_TRAINING = "Training"
+STAGE_COLLECTING = "Collecting"

@@ -1,0 +1,1 @@
+"""The DGL operator: reconciles DGLJob resources (qihoo.net/v1alpha1)."""

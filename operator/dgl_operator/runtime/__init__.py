@@ -1,0 +1,1 @@
+"""The impure edge: cluster access, queue, reconcile loop, kopf handlers."""
