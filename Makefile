@@ -1,0 +1,43 @@
+# Each target is one line that calls one thing; what it needs it sets up itself.
+.PHONY: help setup check test unit integration e2e demo images cluster-up cluster-down generate modern bench
+
+PYTHON = .venv/bin/python
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+setup: ## Make .venv and install what the checks need (apt as root on Debian, pip)
+	@.ci/setup
+
+check: setup ## Format, lint, types, import contracts, drift, unit tests
+	@.ci/check
+
+test: setup ## Everything: check, then integration and end-to-end tests on a real one-node cluster
+	@.ci/test
+
+integration: setup ## Operator process against the real API server
+	@.ci/test integration
+
+e2e: setup ## Jobs on the real node
+	@.ci/test e2e
+
+demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
+	@$(PYTHON) -m tests.e2e.demo
+
+images: setup ## Build the images and load them into the cluster
+	@$(PYTHON) -m tests.cluster images
+
+cluster-up: setup ## Bring the one-node Kubernetes up (or check the one KUBECONFIG names)
+	@$(PYTHON) -m tests.cluster up
+
+cluster-down: setup ## Take it down without a trace
+	@$(PYTHON) -m tests.cluster down
+
+generate: setup ## Write CRD, chart copy, RBAC rules, install.yaml and the API reference
+	@$(PYTHON) -m dgl_operator.api.generate
+
+modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the DGL-API example
+	@$(PYTHON) -m tests.e2e.modern
+
+bench: setup ## Performance against the peers; DGL_TOOLS=DIR names a DGL checkout's tools
+	@$(PYTHON) -m tests.benchmarks
