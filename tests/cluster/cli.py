@@ -1,0 +1,70 @@
+"""Read the command line and say how each command ended."""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+from tests.cluster import builds, cluster, smoke, steps
+from tests.cluster.places import Places
+
+Command = Callable[[Places, list[str]], None]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; return 0, or 1 with a message when something failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("command", choices=sorted(COMMANDS), help="what to do")
+    parser.add_argument("names", nargs="*", help="of images or tool modules; all when none is given")
+    options = parser.parse_args(argv)
+    start = time.monotonic()
+    try:
+        COMMANDS[options.command](Places.here(), options.names)
+    except steps.StepError as failure:
+        print(f"\n{options.command} failed: {failure}", flush=True)
+        return 1
+    if options.command in TIMED:
+        print(f"{time.monotonic() - start:7.1f} s  in all", flush=True)
+    return 0
+
+
+def _up(places: Places, _: list[str]) -> None:
+    cluster.up(places)
+    steps.note(f"export KUBECONFIG={places.kubeconfig}")
+
+
+def _down(places: Places, _: list[str]) -> None:
+    cluster.down(places)
+
+
+def _status(places: Places, _: list[str]) -> None:
+    cluster.print_status(places)
+
+
+def _smoke(places: Places, _: list[str]) -> None:
+    smoke.run(places)
+
+
+def _build_tools(places: Places, names: list[str]) -> None:
+    builds.ensure(names or builds.DEFAULT, places)
+
+
+def _kubeconfig(places: Places, _: list[str]) -> None:
+    print(places.kubeconfig)
+
+
+def _env(places: Places, _: list[str]) -> None:
+    print(f"export KUBECONFIG={places.kubeconfig}")
+    print(f'export PATH="{places.bin}:$PATH"')
+
+
+COMMANDS: dict[str, Command] = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "smoke": _smoke,
+    "build-tools": _build_tools,
+    "kubeconfig": _kubeconfig,
+    "env": _env,
+}
+
+TIMED = {"up", "down", "smoke", "build-tools"}
