@@ -79,6 +79,8 @@ disabled_plugins = {disabled}
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
     conf_dir = "{places.cni}"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 [plugins."io.containerd.internal.v1.opt"]
   path = "{own}/opt"
 """
@@ -198,7 +200,8 @@ def corefile(places: Places) -> str:
 
 def dns_service(node: Node) -> dict[str, object]:
     """Return the Service through which pods reach the name server, a process of the node."""
-    meta = {"name": "kube-dns", "namespace": "kube-system"}
+    meta: dict[str, object] = {"name": "kube-dns", "namespace": "kube-system"}
+    owned: dict[str, object] = {**meta, "labels": {"kubernetes.io/service-name": "kube-dns"}}
     ports: list[dict[str, object]] = [{"name": f"dns-{p.lower()}", "protocol": p} for p in ("UDP", "TCP")]
     return {
         "apiVersion": "v1",
@@ -216,7 +219,7 @@ def dns_service(node: Node) -> dict[str, object]:
             {
                 "apiVersion": "discovery.k8s.io/v1",
                 "kind": "EndpointSlice",
-                "metadata": {**meta, "labels": {"kubernetes.io/service-name": "kube-dns"}},
+                "metadata": owned,
                 "addressType": "IPv4",
                 "ports": [{**port, "port": DNS_PORT} for port in ports],
                 "endpoints": [{"addresses": [node.ip], "conditions": {"ready": True}}],

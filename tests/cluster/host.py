@@ -26,6 +26,8 @@ FOLDERS = (
     "/opt/cni",
     "/opt/containerd",
     "/run/containerd",
+    "/run/mount",
+    "/run/nri",
     "/run/xtables.lock",
     "/usr/libexec/kubernetes",
     "/var/lib/cni",
