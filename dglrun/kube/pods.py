@@ -1,0 +1,78 @@
+"""What a Pod object says: pure readers, so that nobody else digs in its nested dictionaries."""
+
+from typing import Any
+
+Pod = dict[str, Any]
+
+_MESSAGE_LIMIT = 3000
+"""Characters of a container's last words that are passed on; a termination message has 4096 bytes."""
+
+
+def uid(pod: Pod) -> str:
+    """The pod's identity: another pod of the same name has another one."""
+    return str(pod["metadata"]["uid"])
+
+
+def phase(pod: Pod) -> str:
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    return str(_status(pod).get("phase") or "Pending")
+
+
+def ip(pod: Pod) -> str | None:
+    """The primary pod IP, None while it has none."""
+    return _status(pod).get("podIP") or None
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the condition Ready is true; a Running pod need not be."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in _status(pod).get("conditions") or ()
+    )
+
+
+def is_being_deleted(pod: Pod) -> bool:
+    """Whether someone has asked for its deletion."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def waiting_reason(pod: Pod) -> str:
+    """Why the pod is not Ready yet, in a few words for a progress line."""
+    for status in _container_statuses(pod):
+        if waiting := (status.get("state") or {}).get("waiting"):
+            return f"{status.get('name')}: {waiting.get('reason') or 'waiting'}"
+    for condition in _status(pod).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason') or 'not scheduled'}: {condition.get('message') or ''}".rstrip(
+                ": "
+            )
+    return phase(pod) if phase(pod) != "Running" else "Running, not Ready"
+
+
+def failure_reason(pod: Pod) -> str:
+    """Why a Failed pod failed: eviction and the like, else its first failed container with its last words."""
+    status = _status(pod)
+    if status.get("reason"):
+        return f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")
+    for container in _container_statuses(pod):
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            return _terminated(str(container.get("name")), terminated)
+    return str(status.get("message") or "no reason given")
+
+
+def _terminated(container: str, terminated: dict[str, Any]) -> str:
+    words = f"container {container} exited with {terminated['exitCode']}"
+    if reason := terminated.get("reason"):
+        words += f" ({reason})"
+    message = str(terminated.get("message") or "").strip()
+    return f"{words}: {message[-_MESSAGE_LIMIT:]}" if message else words
+
+
+def _status(pod: Pod) -> dict[str, Any]:
+    return pod.get("status") or {}
+
+
+def _container_statuses(pod: Pod) -> list[dict[str, Any]]:
+    status = _status(pod)
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
