@@ -1,0 +1,107 @@
+"""The examples of manifests/examples train a real model; distributed is as good as one process."""
+
+import json
+import re
+from statistics import mean
+
+import pytest
+
+from tests.e2e.conftest import Submit
+from tests.e2e.figures import Figures
+from tests.e2e.jobs import Job, example, moment
+
+pytestmark = pytest.mark.e2e
+
+SEEDS = (0, 1, 2)
+ABOVE_MAJORITY = 0.20
+WITHIN = 0.03
+
+FINAL = re.compile(r"Test accuracy: (\d\.\d+) \(majority class (\d\.\d+)\)")
+RANK = re.compile(
+    r"rank (?P<rank>\d+) of (?P<size>\d+): part (?P<part>\d+), (?P<nodes>\d+) training nodes, "
+    r"parameters (?P<hash>[0-9a-f]{64})"
+)
+
+
+def trained(job: Job) -> tuple[float, float, str]:
+    """Wait for the end of a job; returns test accuracy, accuracy of the majority class, and the log."""
+    job.wait_phase("Completed", seconds=900)
+    log = job.kubectl.logs(job.launcher, _main(job))
+    found = FINAL.search(log)
+    assert found, log[-3000:]
+    return float(found[1]), float(found[2]), log
+
+
+def _main(job: Job) -> str:
+    pod = job.kubectl.get("pod", job.launcher)
+    assert pod is not None
+    name: str = pod["spec"]["containers"][0]["name"]
+    return name
+
+
+def ranks(log: str) -> list[dict[str, str]]:
+    """What each rank says of itself, in the order of the ranks."""
+    return sorted((m.groupdict() for m in RANK.finditer(log)), key=lambda rank: int(rank["rank"]))
+
+
+@pytest.fixture(scope="module")
+def accuracies() -> dict[str, list[float]]:
+    """Accuracies by example, kept for the comparison at the end of this file."""
+    return {}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_process_learns(submit: Submit, accuracies: dict[str, list[float]], seed: int) -> None:
+    """The Skip example trains in the launcher alone."""
+    job = submit(example("skip", f"skip-{seed}", extra_args=("--", "--seed", str(seed))))
+
+    accuracy, majority, _log = trained(job)
+
+    assert accuracy >= majority + ABOVE_MAJORITY
+    assert set(job.status()["replicaStatuses"]) >= {"Launcher"}
+    accuracies.setdefault("skip", []).append(accuracy)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_workers_learn_one_model(
+    submit: Submit, measured: Figures, accuracies: dict[str, list[float]], seed: int
+) -> None:
+    """World size, parts and parameters are those of one model over two parts (not two models)."""
+    job = submit(example("dgl-api", f"dgl-api-{seed}", extra_args=("--", "--seed", str(seed))))
+
+    accuracy, majority, log = trained(job)
+
+    told = ranks(log)
+    assert [rank["rank"] for rank in told] == ["0", "1"]
+    assert {rank["size"] for rank in told} == {"2"}
+    assert {rank["part"] for rank in told} == {"0", "1"}
+    assert len({rank["hash"] for rank in told}) == 1
+    assert accuracy >= majority + ABOVE_MAJORITY
+    accuracies.setdefault("dgl-api", []).append(accuracy)
+    status = job.status()
+    took = moment(status["completionTime"]) - moment(status["startTime"])
+    measured.add("job-dgl-api", took.total_seconds(), "s", "DGL-API example, from apply to Completed")
+    assert status["replicaStatuses"]["Worker"]["running"] == 0
+
+
+def test_the_model_outlives_the_workers(submit: Submit) -> None:
+    """What rank 0 wrote is in the launcher's workspace before the job is Completed; one worker is enough."""
+    job = submit(example("single-worker"))
+
+    accuracy, majority, log = trained(job)
+
+    assert accuracy >= majority + ABOVE_MAJORITY
+    assert re.search(r"model\.pt", log)
+    told = ranks(log)
+    assert [(rank["rank"], rank["size"], rank["part"]) for rank in told] == [("0", "1", "0")]
+
+
+def test_distributed_is_as_good_as_one_process(accuracies: dict[str, list[float]], measured: Figures) -> None:
+    """Mean of three seeds, within three points."""
+    assert set(accuracies) == {"skip", "dgl-api"}, "run this file as a whole"
+    one, many = mean(accuracies["skip"]), mean(accuracies["dgl-api"])
+
+    assert len(accuracies["skip"]) == len(accuracies["dgl-api"]) == len(SEEDS)
+    assert abs(one - many) <= WITHIN, json.dumps(accuracies)
+    measured.add("accuracy-skip", one, "", "test accuracy, one process, mean of 3 seeds")
+    measured.add("accuracy-dgl-api", many, "", "test accuracy, DGL-API with 2 workers, mean of 3 seeds")

@@ -1,0 +1,151 @@
+"""What a job leaves behind, what it may touch, and what the operator never does."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Submit
+from tests.e2e.jobs import Job, tiny
+from tests.e2e.kubectl import Kubectl, Refused, wait_for
+from tests.e2e.test_failures import process_on, wait_for_log
+
+pytestmark = pytest.mark.e2e
+
+
+def left_on(job: Job, worker: int) -> list[str]:
+    """Python processes and shared-memory segments that are on a worker."""
+    script = (
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -E 'python|dglrun'; done; "
+        "ls /dev/shm"
+    )
+    return job.kubectl.exec(job.worker(worker), "sh", "-c", script, container="main").split("\n")[:-1]
+
+
+def wait_until_clean(job: Job, seconds: float) -> None:
+    """Wait until neither worker has a process or a segment of the run."""
+
+    def look() -> bool | None:
+        return True if not left_on(job, 0) + left_on(job, 1) else None
+
+    wait_for(f"workers of {job.name} clean", look, seconds)
+
+
+def test_sigterm_to_the_launcher_leaves_nothing_on_the_workers(submit: Submit) -> None:
+    """Processes and /dev/shm segments are gone from workers that live on (cleanPodPolicy None)."""
+    body = tiny("sigterm", "--do", "hang")
+    body["spec"]["cleanPodPolicy"] = "None"
+    job = submit(body)
+    wait_for_log(job, "rank 1 does hang")
+    assert left_on(job, 0)
+
+    job.kubectl.exec(job.launcher, "sh", "-c", "kill -TERM 1", container="main")
+    job.wait_phase("Failed", seconds=60)
+
+    wait_until_clean(job, 15)
+    pod = job.kubectl.get("pod", job.launcher)
+    assert pod is not None
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+
+
+def test_a_launcher_that_is_deleted_leaves_nothing_on_the_workers(submit: Submit) -> None:
+    """Killed without a word, the launcher's lease runs out and the supervisors end everything."""
+    body = tiny("lost-launcher", "--do", "hang")
+    body["spec"]["cleanPodPolicy"] = "None"
+    job = submit(body)
+    wait_for_log(job, "rank 1 does hang")
+
+    job.kubectl.run("delete", "pod", job.launcher, "--grace-period=0", "--force")
+    job.wait_phase("Failed", seconds=30)
+
+    assert job.launcher in job.condition("Failed")["message"]
+    wait_until_clean(job, 60)
+
+
+def test_a_worker_lost_in_training_fails_the_job(submit: Submit) -> None:
+    """No silent re-creation with an empty disk."""
+    job = submit(tiny("lost-worker", "--do", "hang"))
+    wait_for_log(job, "rank 1 does hang")
+    uid = (job.kubectl.get("pod", job.worker(1)) or {})["metadata"]["uid"]
+
+    job.kubectl.run("delete", "pod", job.worker(1), "--grace-period=0", "--force")
+    since = time.time()
+    job.wait_phase("Failed", seconds=30)
+
+    assert time.time() - since <= 10
+    assert job.worker(1) in job.condition("Failed")["message"]
+    again = job.kubectl.get("pod", job.worker(1))
+    assert again is None or again["metadata"]["uid"] == uid
+
+
+def test_a_job_may_not_exec_into_the_pods_of_another(submit: Submit) -> None:
+    """The launcher's own token gets 403 for another job's worker, and works for its own."""
+    mine = submit(tiny("mine", "--do", "hang"))
+    other = submit(tiny("other", "--do", "hang"))
+    wait_for_log(mine, "rank 1 does hang")
+    wait_for("other's worker", lambda: other.kubectl.get("pod", other.worker(0)), 180)
+    inside = ("/opt/kube/kubectl", "exec")
+
+    own = mine.kubectl.exec(mine.launcher, *inside, mine.worker(0), "--", "echo", "hello", container="main")
+    with pytest.raises(Refused) as refused:
+        mine.kubectl.exec(mine.launcher, *inside, other.worker(0), "--", "echo", "hello", container="main")
+    with pytest.raises(Refused) as listing:
+        mine.kubectl.exec(mine.launcher, "/opt/kube/kubectl", "get", "pods", container="main")
+
+    assert own == "hello\n"
+    assert "forbidden" in str(refused.value).lower()
+    assert "forbidden" in str(listing.value).lower()
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Partitioning", "Training"])
+def test_an_operator_restart_changes_nothing(submit: Submit, operator: Kubectl, phase: str) -> None:
+    """Killed in each phase, the operator goes on: same pods, and the job completes."""
+    job = submit(tiny(f"restart-{phase.lower()}", "--do", "hang", "--seconds", "15"))
+    job.wait_phase(phase)
+    before = {p["metadata"]["name"]: p["metadata"]["uid"] for p in job.kubectl.list("pods")}
+
+    operator.run("delete", "pods", "-l", "app=dgl-operator", "--grace-period=0", "--force")
+    job.wait_phase("Completed", seconds=300)
+
+    after = {p["metadata"]["name"]: p["metadata"]["uid"] for p in job.kubectl.list("pods")}
+    assert {name: uid for name, uid in after.items() if name in before and before[name] != uid} == {}
+    operator.run("rollout", "status", "deployment/dgl-operator", "--timeout=120s")
+
+
+def test_a_deleted_job_leaves_nothing(submit: Submit) -> None:
+    """Owner references take everything away, in mid-training."""
+    job = submit(tiny("deleted", "--do", "hang"))
+    wait_for_log(job, "rank 1 does hang")
+
+    job.kubectl.run("delete", "dgljob", job.name, "--wait=false")
+
+    def left() -> list[str]:
+        kinds = "pods,configmaps,services,serviceaccounts,roles,rolebindings"
+        return [o["metadata"]["name"] for o in job.kubectl.list(kinds) if job.name in o["metadata"]["name"]]
+
+    wait_for("nothing left", lambda: True if not left() else None, 60)
+
+
+def test_the_operator_never_used_exec(operator: Kubectl) -> None:
+    """The API server's audit log of the whole run has no pods/exec by the operator's account."""
+    path = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
+    if not path:
+        pytest.skip("this cluster gives no audit log (DGL_OPERATOR_AUDIT_LOG)")
+    account = "system:serviceaccount:dgl-operator:dgl-operator"
+    records = [json.loads(line) for line in Path(path).read_text().splitlines() if line.startswith("{")]
+    users = {record["user"]["username"] for record in records}
+    execs = [record for record in records if record.get("objectRef", {}).get("subresource") == "exec"]
+
+    assert account in users
+    assert execs, "the audit log records no exec at all: it cannot prove anything"
+    assert [record for record in execs if record["user"]["username"] == account] == []
+
+
+def test_process_lookup_finds_trainers(submit: Submit) -> None:
+    """The helper that the kill tests rely on tells servers from trainers."""
+    job = submit(tiny("lookup", "--do", "hang"))
+    wait_for_log(job, "rank 1 does hang")
+
+    assert process_on(job, 0, "client") != process_on(job, 0, "server")
