@@ -1,10 +1,11 @@
 """Read the command line and say how each command ended."""
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from tests.cluster import builds, cluster, smoke, steps
+from tests.cluster import builds, cluster, deliver, kind, other, smoke, steps
 from tests.cluster.places import Places
 
 Command = Callable[[Places, list[str]], None]
@@ -28,8 +29,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _up(places: Places, _: list[str]) -> None:
-    cluster.up(places)
-    steps.note(f"export KUBECONFIG={places.kubeconfig}")
+    given = other.given(places)
+    if given is None:
+        cluster.up(places)
+        steps.note(f"export KUBECONFIG={places.kubeconfig}")
+    else:
+        other.check(given, places)
 
 
 def _down(places: Places, _: list[str]) -> None:
@@ -48,12 +53,24 @@ def _build_tools(places: Places, names: list[str]) -> None:
     builds.ensure(names or builds.DEFAULT, places)
 
 
+def _images(places: Places, names: list[str]) -> None:
+    deliver.build(names, places, load=other.given(places) is None and deliver.cluster_runs(places))
+
+
+def _load(places: Places, names: list[str]) -> None:
+    deliver.build(names, places, load=True)
+
+
+def _audit_log(places: Places, _: list[str]) -> None:
+    print(kind.audit_log() if kind.chosen() else places.audit_log.read_text(), end="")
+
+
 def _kubeconfig(places: Places, _: list[str]) -> None:
-    print(places.kubeconfig)
+    print(other.given(places) or places.kubeconfig)
 
 
 def _env(places: Places, _: list[str]) -> None:
-    print(f"export KUBECONFIG={places.kubeconfig}")
+    print(f"export KUBECONFIG={shlex.quote(str(other.given(places) or places.kubeconfig))}")
     print(f'export PATH="{places.bin}:$PATH"')
 
 
@@ -61,10 +78,13 @@ COMMANDS: dict[str, Command] = {
     "up": _up,
     "down": _down,
     "status": _status,
+    "images": _images,
+    "load": _load,
+    "audit-log": _audit_log,
     "smoke": _smoke,
     "build-tools": _build_tools,
     "kubeconfig": _kubeconfig,
     "env": _env,
 }
 
-TIMED = {"up", "down", "smoke", "build-tools"}
+TIMED = {"up", "down", "smoke", "build-tools", "images", "load"}

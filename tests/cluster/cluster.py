@@ -13,6 +13,7 @@ from tests.cluster import (
     configs,
     daemons,
     host,
+    kind,
     kube,
     node,
     packages,
@@ -29,6 +30,9 @@ from tests.cluster.places import Places
 def up(places: Places) -> None:
     """Make sure that the cluster runs and answers; what works already stays as it is."""
     with locked(places):
+        if kind.chosen():
+            kind.up(places)
+            return
         packages.install()
         builds.ensure((*builds.NODE, "helm"), places)
         here = host.node()
@@ -43,8 +47,12 @@ def up(places: Places) -> None:
 
 def down(places: Places) -> None:
     """Take the cluster away and leave no trace of it but the cache."""
-    with locked(places), steps.step("take the node down"):
-        teardown.clean(places, keep_images=False)
+    with locked(places):
+        if kind.chosen():
+            kind.down(places)
+            return
+        with steps.step("take the node down"):
+            teardown.clean(places, keep_images=False)
 
 
 @contextmanager

@@ -22,7 +22,8 @@ class Places:
         """Read the folders from the environment, with the defaults of the XDG convention."""
         home_cache = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         cache = env.get("DGL_OPERATOR_CACHE") or f"{home_cache}/dgl-operator"
-        state = env.get("DGL_OPERATOR_CLUSTER_STATE") or "/var/lib/dgl-operator-cluster"
+        own = "/var/lib/dgl-operator-cluster" if os.geteuid() == 0 else f"{cache}/cluster"
+        state = env.get("DGL_OPERATOR_CLUSTER_STATE") or own
         return cls(Path(cache).absolute(), Path(state).absolute())
 
     @classmethod

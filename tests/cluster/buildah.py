@@ -1,0 +1,110 @@
+"""Build images where no engine runs: buildah with a storage of its own below the cache."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import base, commands, images, runtime, steps
+from tests.cluster.images import Image
+from tests.cluster.places import REPOSITORY, Places
+
+HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+BUILD_CA = "/run/build-ca.crt"
+
+
+@dataclass(frozen=True)
+class Buildah:
+    """The engine of a host without an engine."""
+
+    places: Places
+
+    def content(self, tag: str) -> str | None:
+        """Return the content hash that an image was built from, None when there is no such image."""
+        code, out, _ = commands.attempt(*self.command("inspect", "--type", "image", tag))
+        if code != 0:
+            return None
+        labels = json.loads(out)["OCIv1"].get("config", {}).get("Labels") or {}
+        found = labels.get(images.CONTENT_LABEL)
+        return str(found) if found else None
+
+    def base(self) -> str:
+        """Make the base image unless it is there; return what identifies it."""
+        wanted = base.content()
+        if self.content(images.BASE) != wanted:
+            with steps.step(f"make the base image {images.BASE} by debootstrap"):
+                self._make_base(wanted)
+        return wanted
+
+    def build(self, image: Image, content: str) -> None:
+        """Build an image from its Dockerfile."""
+        with tempfile.TemporaryDirectory() as aside:
+            argv = self.command(*build_arguments(image, content, volumes(Path(aside)), pip_arguments()))
+            commands.run(*argv, REPOSITORY)
+
+    def deliver(self, image: Image, content: str) -> None:
+        """Give an image to the node's container runtime, once for each content."""
+        folder = self.places.cache / "images"
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = folder / f"{image.name}-{content}.tar"
+        if not archive.exists():
+            for old in folder.glob(f"{image.name}-{'[0-9a-f]' * 16}.tar"):
+                old.unlink()
+            making = archive.with_suffix(".making")
+            making.unlink(missing_ok=True)
+            commands.run(*self.command("push", "-q", image.tag, f"docker-archive:{making}:{image.tag}"))
+            making.rename(archive)
+        runtime.load(self.places, archive, image.tag)
+
+    def _make_base(self, content: str) -> None:
+        tree = base.tree(self.places)
+        container = commands.run(*self.command("from", "scratch")).strip()
+        try:
+            commands.run(*self.command("add", "-q", container, tree, "/"))
+            label = f"{images.CONTENT_LABEL}={content}"
+            commands.run(*self.command("config", "--cmd", "bash", "--label", label, container))
+            commands.run(*self.command("commit", "-q", container, images.BASE))
+        finally:
+            commands.run(*self.command("rm", container))
+
+    def command(self, name: str, *argv: str | Path) -> list[str | Path]:
+        """Return a buildah command that uses our storage only."""
+        store = self.places.cache / "buildah"
+        where = ("--root", store / "root", "--runroot", store / "run", "--storage-driver", "overlay")
+        return ["buildah", *where, name, *argv]
+
+
+def build_arguments(image: Image, content: str, mounts: Sequence[str], pip: Mapping[str, str]) -> list[str]:
+    """Return the arguments of a build; the context comes last and is the caller's."""
+    args = {**image.build_args(), **pip}
+    return [
+        *("bud", "--isolation", "chroot", "--pull-never", "--layers"),
+        *("-f", str(REPOSITORY / image.dockerfile), "-t", image.tag),
+        *(word for mount in mounts for word in ("-v", mount)),
+        *(word for name, value in args.items() for word in ("--build-arg", f"{name}={value}")),
+        *("--label", f"{images.CONTENT_LABEL}={content}"),
+    ]
+
+
+def pip_arguments() -> dict[str, str]:
+    """Return how this host's pip reaches its packages, in words that hold inside a build."""
+    names = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    return {**found, "PIP_CERT": BUILD_CA} if HOST_CA.exists() else found
+
+
+def volumes(aside: Path) -> list[str]:
+    """Return what a build sees of this host: its authorities, and how its apt reaches its packages."""
+    apt = aside / "apt.conf"
+    apt.write_text(apt_settings(commands.run("apt-config", "dump")))
+    mounts = [f"{apt}:/etc/apt/apt.conf.d/99build-host:ro"]
+    return [f"{HOST_CA}:{BUILD_CA}:ro", *mounts] if HOST_CA.exists() else mounts
+
+
+def apt_settings(dump: str) -> str:
+    """Return the settings of apt that decide how packages are reached, out of all of them."""
+    wanted = re.compile(r"^Acquire::((https?|ftp)::|Check-|Retries|ForceIPv)")
+    return "".join(f"{line}\n" for line in dump.splitlines() if wanted.match(line))
