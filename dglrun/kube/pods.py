@@ -50,19 +50,23 @@ def waiting_reason(pod: Pod) -> str:
 
 
 def failure_reason(pod: Pod) -> str:
-    """Why a Failed pod failed: eviction and the like, else its first failed container with its last words."""
+    """Why a Failed pod failed: eviction and the like, else its first failed container's last words."""
     status = _status(pod)
     if status.get("reason"):
         return f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")
-    for container in _container_statuses(pod):
-        terminated = (container.get("state") or {}).get("terminated") or {}
-        if terminated.get("exitCode"):
-            return _terminated(str(container.get("name")), terminated)
+    failed = [container for container in _container_statuses(pod) if _terminated(container).get("exitCode")]
+    if failed:
+        return _last_words(min(failed, key=lambda container: str(_terminated(container).get("finishedAt"))))
     return str(status.get("message") or "no reason given")
 
 
-def _terminated(container: str, terminated: dict[str, Any]) -> str:
-    words = f"container {container} exited with {terminated['exitCode']}"
+def _terminated(container: dict[str, Any]) -> dict[str, Any]:
+    return (container.get("state") or {}).get("terminated") or {}
+
+
+def _last_words(container: dict[str, Any]) -> str:
+    terminated = _terminated(container)
+    words = f"container {container.get('name')} exited with {terminated['exitCode']}"
     if reason := terminated.get("reason"):
         words += f" ({reason})"
     message = str(terminated.get("message") or "").strip()
