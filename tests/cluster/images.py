@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from tests.cluster import builds, steps
 from tests.cluster.places import REPOSITORY, Places, project_version
@@ -31,7 +30,7 @@ class Image:
     parents: Mapping[str, str] = field(default_factory=dict)
     """Build argument to the name of the image of ours that it takes."""
     needs_kubectl: bool = False
-    args: Mapping[str, str] = MappingProxyType({})
+    args: Mapping[str, str] = field(default_factory=dict)
     tag_suffix: str = ""
 
     @property
