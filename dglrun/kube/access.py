@@ -31,18 +31,19 @@ class Access:
 
     @classmethod
     def in_cluster(
-        cls, env: Mapping[str, str], namespace: str | None = None, account: Path = ACCOUNT
+        cls, env: Mapping[str, str], namespace: str | None = None, account: Path | None = None
     ) -> "Access":
         """Read the kubelet's environment variables and the mounted service account.
 
         Args:
             env: The process's environment.
             namespace: Namespace of the job; default is the service account's own.
-            account: Folder of the service account.
+            account: Folder of the service account; default ACCOUNT.
 
         Raises:
             NotInCluster: a variable or file is missing; names it.
         """
+        account = account or ACCOUNT
         return cls(
             host=_variable(env, "KUBERNETES_SERVICE_HOST"),
             port=_port(_variable(env, "KUBERNETES_SERVICE_PORT")),
