@@ -5,7 +5,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from tests.cluster import builds, cluster, deliver, kind, other, smoke, steps
+from tests.cluster import builds, cluster, deliver, other, smoke, steps
 from tests.cluster.places import Places
 
 Command = Callable[[Places, list[str]], None]
@@ -61,17 +61,17 @@ def _load(places: Places, names: list[str]) -> None:
     deliver.build(names, places, load=True)
 
 
-def _audit_log(places: Places, _: list[str]) -> None:
-    print(kind.audit_log() if kind.chosen() else places.audit_log.read_text(), end="")
-
-
 def _kubeconfig(places: Places, _: list[str]) -> None:
     print(other.given(places) or places.kubeconfig)
 
 
 def _env(places: Places, _: list[str]) -> None:
-    print(f"export KUBECONFIG={shlex.quote(str(other.given(places) or places.kubeconfig))}")
-    print(f'export PATH="{places.bin}:$PATH"')
+    """Print what a shell is to `eval`; the audit log is known of our own clusters only."""
+    given = other.given(places)
+    print(f"export KUBECONFIG={shlex.quote(str(given or places.kubeconfig))}")
+    print(f'export PATH={shlex.quote(str(places.bin))}:"$PATH"')
+    if given is None:
+        print(f"export DGL_OPERATOR_AUDIT_LOG={shlex.quote(str(places.audit_log))}")
 
 
 COMMANDS: dict[str, Command] = {
@@ -80,7 +80,6 @@ COMMANDS: dict[str, Command] = {
     "status": _status,
     "images": _images,
     "load": _load,
-    "audit-log": _audit_log,
     "smoke": _smoke,
     "build-tools": _build_tools,
     "kubeconfig": _kubeconfig,

@@ -56,6 +56,6 @@ def build(names: Sequence[str], places: Places, *, load: bool) -> None:
                 maker.build(image, content)
         else:
             steps.note(f"{image.tag} is up to date")
-        if load:
+        if load and image.name in (names or images.DEFAULT):
             with steps.step(f"load {image.tag}"):
                 maker.deliver(image, content)

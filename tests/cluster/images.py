@@ -31,13 +31,14 @@ class Image:
     """Build argument to the name of the image of ours that it takes."""
     needs_kubectl: bool = False
     args: Mapping[str, str] = field(default_factory=dict)
-    tag_suffix: str = ""
+    variant: str = ""
+    """What sets this image apart from the one of the same Dockerfile that is built by default."""
 
     @property
     def tag(self) -> str:
         """The full name that pods use."""
-        plain = self.name.removesuffix(self.tag_suffix) if self.tag_suffix else self.name
-        return f"{REGISTRY}/{plain}:v{project_version()}{self.tag_suffix}"
+        plain = self.name.removesuffix(f"-{self.variant}")
+        return f"{REGISTRY}/{plain}:v{project_version()}{f'-{self.variant}' if self.variant else ''}"
 
     def build_args(self) -> dict[str, str]:
         """Return every build argument, parents among them."""
@@ -52,12 +53,22 @@ IMAGE = {
         Image("kubectl-download", "images/kubectl-download/Dockerfile", needs_kubectl=True),
         Image("job", "images/job/Dockerfile"),
         Image("graphsage", "images/examples/graphsage/Dockerfile", {"JOB_IMAGE": "job"}),
+        Image("job-modern", "images/job/Dockerfile", args={"STACK": "pypi"}, variant="modern"),
+        Image(
+            "graphsage-modern",
+            "images/examples/graphsage/Dockerfile",
+            {"JOB_IMAGE": "job-modern"},
+            variant="modern",
+        ),
     )
 }
 
+DEFAULT = tuple(name for name, image in IMAGE.items() if not image.variant)
+"""What is built when no image is named."""
+
 
 def ordered(names: Iterable[str]) -> list[Image]:
-    """Return the named images, all when none is named, each after its parents.
+    """Return the named images, all but variants when none is named, each after its parents.
 
     Raises:
         StepError: there is no image of that name.
@@ -71,7 +82,7 @@ def ordered(names: Iterable[str]) -> list[Image]:
             add(parent)
         found.setdefault(name, IMAGE[name])
 
-    for name in list(names) or IMAGE:
+    for name in list(names) or DEFAULT:
         add(name)
     return list(found.values())
 

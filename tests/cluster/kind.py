@@ -7,13 +7,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import builds, commands, configs, images, steps
+from tests.cluster import builds, commands, configs, images, node, steps
 from tests.cluster.images import Image
 from tests.cluster.places import REPOSITORY, Places
 
 NAME = "dgl-operator"
 AUDIT_POLICY = "/etc/kubernetes/audit-policy.json"
-AUDIT_LOG = "/var/log/kubernetes/audit.log"
+AUDIT_LOGS = "/var/log/kubernetes"
 
 
 @functools.cache
@@ -59,15 +59,16 @@ def command(places: Places, *argv: str) -> list[str]:
 
 
 def _create(places: Places) -> None:
-    places.config.mkdir(parents=True, exist_ok=True)
+    """Create the cluster; the audit log is made beforehand, so that it belongs to this user."""
     policy = places.config / "audit.json"
-    policy.write_text(json.dumps(configs.audit()))
-    commands.run(
-        *command(places, "create", "cluster", "--wait", "180s", "--config", "-"), stdin=config(policy)
-    )
+    for path, text in ((policy, json.dumps(configs.audit())), (places.audit_log, "")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    argv = command(places, "create", "cluster", "--wait", "180s", "--config", "-")
+    commands.run(*argv, stdin=config(policy, places.audit_log))
 
 
-def config(policy: Path) -> str:
+def config(policy: Path, log: Path) -> str:
     """Return the cluster's configuration: one node whose API server writes an audit log."""
     patch = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -75,30 +76,29 @@ def config(policy: Path) -> str:
         "apiServer": {
             "extraArgs": [
                 {"name": "audit-policy-file", "value": AUDIT_POLICY},
-                {"name": "audit-log-path", "value": AUDIT_LOG},
+                {"name": "audit-log-path", "value": f"{AUDIT_LOGS}/{log.name}"},
+                {"name": "audit-log-maxsize", "value": str(node.AUDIT_MEGABYTES)},
             ],
             "extraVolumes": [
                 _shared("audit-policy", AUDIT_POLICY, read_only=True, kind="File"),
-                _shared("audit-logs", str(Path(AUDIT_LOG).parent), read_only=False, kind="DirectoryOrCreate"),
+                _shared("audit-logs", AUDIT_LOGS, read_only=False, kind="Directory"),
             ],
         },
     }
-    node = {
+    control_plane = {
         "role": "control-plane",
         "kubeadmConfigPatches": [json.dumps(patch)],
-        "extraMounts": [{"hostPath": str(policy), "containerPath": AUDIT_POLICY, "readOnly": True}],
+        "extraMounts": [
+            {"hostPath": str(policy), "containerPath": AUDIT_POLICY, "readOnly": True},
+            {"hostPath": str(log.parent), "containerPath": AUDIT_LOGS},
+        ],
     }
-    return json.dumps({"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [node]})
+    return json.dumps({"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [control_plane]})
 
 
 def _shared(name: str, path: str, *, read_only: bool, kind: str) -> dict[str, object]:
     paths = {"hostPath": path, "mountPath": path}
     return {"name": name, **paths, "readOnly": read_only, "pathType": kind}
-
-
-def audit_log() -> str:
-    """Return the audit log, which lies in the node's container and belongs to root."""
-    return commands.run("docker", "exec", f"{NAME}-control-plane", "cat", AUDIT_LOG)
 
 
 @dataclass(frozen=True)

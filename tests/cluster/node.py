@@ -9,6 +9,7 @@ from tests.cluster.places import Places
 
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
+AUDIT_MEGABYTES = 1000  # so that a test finds the whole run in one file
 
 
 def daemons(places: Places, node: Node) -> dict[str, Daemon]:
@@ -75,6 +76,7 @@ def apiserver(places: Places, node: Node) -> Daemon:
         "--allow-privileged=true",
         f"--audit-policy-file={places.config}/audit.json",
         f"--audit-log-path={places.audit_log}",
+        f"--audit-log-maxsize={AUDIT_MEGABYTES}",
     )
 
 

@@ -29,5 +29,5 @@ def check(kubeconfig: Path, places: Places) -> None:
         )
     steps.note("this cluster is yours: it is used as it is, and `down` does not touch it")
     steps.note("its nodes must be able to pull these images, or hold them already:")
-    for image in images.IMAGE.values():
-        steps.note(f"  {image.tag}")
+    for name in images.DEFAULT:
+        steps.note(f"  {images.IMAGE[name].tag}")

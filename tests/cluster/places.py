@@ -93,8 +93,8 @@ class Places:
 
     @property
     def audit_log(self) -> Path:
-        """Every request to the API server but the noise."""
-        return self.state / "audit.log"
+        """Every request to the API server but the noise; a folder of its own, as kind mounts it."""
+        return self.state / "audit" / "audit.log"
 
 
 def project_version() -> str:
