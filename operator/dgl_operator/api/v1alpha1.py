@@ -1,17 +1,39 @@
-"""The DGLJob API, single source of the CRD, the chart's copy and the manifests.
+"""The DGLJob API, single source of the CRD, the chart's copy, the manifests and the reference page.
 
-Reading is lenient (`extra="ignore"`): an older operator must survive newer fields. What the API
-server refuses is said here too, as bounds, enums and CEL rules.
+Reading is lenient (`extra="ignore"`): an older operator must survive newer fields. What a job must be
+beyond its types stands in `rules`, once for the API server (CEL) and once for the operator; a running
+job is therefore never lost because a newer operator knows one rule more.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails
 
 from dglrun.contract.names import Mode, Role
+
+MAX_WORKERS = 1000
+"""Their names stand in three address files and a Role; each of these objects has to fit 1 MiB."""
+
+PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
+RATIO = r"^[0-9]+(\.[0-9]+)?$"
+
+
+class InvalidJob(ValueError):
+    """The user's object is not a DGLJob that can run.
+
+    Attributes:
+        problems: One line each: where, what was expected, what was found.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class CleanPodPolicy(Enum):
@@ -43,94 +65,225 @@ class Model(BaseModel):
     """Frozen values with camelCase keys."""
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, use_enum_values=False
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_enum_values=False,
+        use_attribute_docstrings=True,
     )
+
+    def wire(self) -> dict[str, Any]:
+        """Return the JSON object as the API server stores it: camelCase keys, nothing unset."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class ReplicaSpec(Model):
     """The pods of one role."""
 
-    replicas: int = Field(default=1, ge=1, description="How many pods the role has.")
-    template: dict[str, Any] = Field(description="A PodTemplateSpec; native keys are kept.")
+    replicas: int = Field(default=1, ge=1, le=MAX_WORKERS)
+    """How many pods the role has; more than one only for Worker."""
+    template: dict[str, Any]
+    """A PodTemplateSpec with every native key kept; its first container runs the job's command."""
+
+    @property
+    def containers(self) -> tuple[dict[str, Any], ...]:
+        """The user's containers, empty where the template has none."""
+        spec = self.template.get("spec")
+        found = spec.get("containers") if isinstance(spec, Mapping) else None
+        return tuple(found) if isinstance(found, list) else ()
+
+    @property
+    def main(self) -> dict[str, Any]:
+        """The first container, which the operator drives.
+
+        Raises:
+            InvalidJob: the template has no container.
+        """
+        if not self.containers:
+            raise InvalidJob(("template.spec.containers: expected at least one container, got none",))
+        return self.containers[0]
 
 
 class ReplicaSpecs(Model):
-    """The roles of a job."""
+    """The roles: Launcher always, Worker unless partitionMode is Skip, Partitioner where one is wanted."""
+
+    # Roles that nobody knows are kept, so that `rules` can name them: silently dropped, a mistyped
+    # `Wroker` would become a job without workers.
+    model_config = ConfigDict(extra="allow")
 
     launcher: ReplicaSpec = Field(alias="Launcher")
+    """Starts the training and follows it; exactly one pod."""
     worker: ReplicaSpec | None = Field(default=None, alias="Worker")
+    """Train; worker i holds part i of the graph."""
     partitioner: ReplicaSpec | None = Field(default=None, alias="Partitioner")
+    """Partitions the graph; made from the worker's template and the launcher's command unless given."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe a map from role to spec.
+
+        The API server prunes unknown properties before it validates; in a map it keeps all keys, and a
+        CEL rule can refuse a role that does not exist.
+        """
+        roles = handler(ReplicaSpec.__pydantic_core_schema__)
+        return {
+            "type": "object",
+            "description": cls.__doc__,
+            "additionalProperties": roles,
+            "maxProperties": 8,
+        }
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Keys that are no role, sorted."""
+        return tuple(sorted(self.model_extra or ()))
 
     def of(self, role: Role) -> ReplicaSpec | None:
         """The spec of one role, None where the user gave none."""
-        return {Role.LAUNCHER: self.launcher, Role.WORKER: self.worker, Role.PARTITIONER: self.partitioner}[role]
+        return {Role.LAUNCHER: self.launcher, Role.WORKER: self.worker, Role.PARTITIONER: self.partitioner}[
+            role
+        ]
 
 
 class JobSpec(Model):
     """What the user wants."""
 
     partition_mode: Mode = Mode.DGL_API
+    """How the graph is partitioned: DGL-API by DGL in a partitioner pod, ParMETIS by several processes in a
+    partitioner pod, DistParMETIS by processes on all workers, Skip not at all (the launcher trains alone).
+    Cannot be changed after creation."""
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
+    """Which pods are deleted when the job has ended: those still Running, None or All."""
     slots_per_worker: int = Field(default=1, ge=1)
+    """Written as slots=<n> on each worker's line of the hostfile. Cannot be changed after creation."""
     dgl_replica_specs: ReplicaSpecs
+    """The pods of each role. Cannot be changed after creation."""
 
 
 class ReplicaStatus(Model):
     """Pods of one role, counted by what is observed."""
 
-    pending: int = 0
-    starting: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    pending: int = Field(default=0, ge=0)
+    """Pods that wait for a node, an image or a volume."""
+    starting: int = Field(default=0, ge=0)
+    """Pods whose init containers run or whose containers are not Ready yet."""
+    running: int = Field(default=0, ge=0)
+    """Pods whose containers run."""
+    succeeded: int = Field(default=0, ge=0)
+    """Pods that ended with exit code 0."""
+    failed: int = Field(default=0, ge=0)
+    """Pods that failed, were evicted or were lost."""
     ready: str = "0/0"
+    """Ready pods of the wanted ones, as n/m."""
 
 
 class Condition(Model):
     """A metav1.Condition."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
+    type: str = Field(min_length=1, max_length=316)
+    """What is said, in CamelCase."""
+    status: str = Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})
+    """True, False or Unknown."""
+    reason: str = Field(min_length=1, max_length=1024)
+    """Why, in one CamelCase word."""
+    message: str = Field(default="", max_length=32768)
+    """Why, for people."""
     last_transition_time: datetime
-    observed_generation: int | None = None
+    """When status last changed."""
+    observed_generation: int | None = Field(default=None, ge=0)
+    """metadata.generation that the condition was computed for."""
 
 
 class Progress(Model):
     """What the job last reported of itself."""
 
     stage: str
+    """Partitioning, Delivering, Dispatching, Training or Collecting."""
     message: str = ""
-    percent: int | None = None
+    """Details for people, such as epoch and loss."""
+    percent: int | None = Field(default=None, ge=0, le=100)
+    """Share of the stage that is done."""
     time: datetime | None = None
+    """When the job reported it."""
 
 
 class PartitionStatus(Model):
-    """Quality of the partition, as dglrun measured it."""
+    """Quality of the partition, as dglrun measured it; details per type stand in the report ConfigMap."""
 
     method: str | None = None
-    num_parts: int | None = None
+    """What assigned the nodes: random, metis, parmetis or a file that the user brought."""
+    backend: str | None = None
+    """Which program or library ran, such as dgl, parmetis, pm_dglpart or zoltan."""
+    num_parts: int | None = Field(default=None, ge=1)
+    """Number of parts; one for each worker."""
+    num_nodes: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """Nodes of the whole graph."""
+    num_edges: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """Edges of the whole graph."""
+    edge_cut: str | None = Field(default=None, pattern=PERCENT)
+    """Edges between two parts, of all edges, such as 12.3%."""
+    node_balance: str | None = Field(default=None, pattern=RATIO)
+    """Nodes of the largest part over the mean of the parts; 1.00 is perfect."""
+    edge_balance: str | None = Field(default=None, pattern=RATIO)
+    """Edges of the largest part over the mean of the parts; 1.00 is perfect."""
+    train_node_balance: str | None = Field(default=None, pattern=RATIO)
+    """Training nodes of the largest part over the mean of the parts; 1.00 is perfect."""
+    halo_share: str | None = Field(default=None, pattern=PERCENT)
+    """Copies of other parts' nodes, of the nodes in the parts' files, such as 31.0%."""
+    verified: bool | None = None
+    """Whether the parts were proved against their source; unset when it was not tried."""
 
 
 class JobStatus(Model):
     """What is true of the job."""
 
     phase: Phase | None = None
-    message: str | None = None
+    """Pending, Starting, Partitioning, Partitioned or Training; finally Completed or Failed."""
+    message: str | None = Field(default=None, max_length=32768)
+    """What the job waits for, or why it failed: pod, container, exit code and last words."""
     conditions: tuple[Condition, ...] = ()
+    """Milestones, kept once reached."""
     replica_statuses: dict[str, ReplicaStatus] = Field(default_factory=dict)
+    """Pods of each role (Launcher, Worker, Partitioner)."""
     start_time: datetime | None = None
+    """When the operator first acted on the job."""
     completion_time: datetime | None = None
+    """When the job ended, well or not."""
     last_reconcile_time: datetime | None = None
-    observed_generation: int | None = None
+    """When this status last changed."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """metadata.generation that this status was computed for."""
     progress: Progress | None = None
+    """What the job last reported of itself."""
     partition: PartitionStatus | None = None
+    """Quality of the partition."""
 
 
 class DGLJob(Model):
-    """A DGLJob as the API server stores it."""
+    """A DGLJob trains a graph neural network with DGL on the pods that it describes."""
 
     metadata: dict[str, Any]
     spec: JobSpec
     status: JobStatus = Field(default_factory=JobStatus)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Read an object as the API server returns it; types only, see `rules.violations` for the rest.
+
+        Raises:
+            InvalidJob: a required field is missing or has another type.
+        """
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            raise InvalidJob(tuple(_line(details) for details in error.errors())) from error
+
+
+def _line(error: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return f"{where}: required, got nothing"
+    return f"{where}: {error['msg']}, got {error['input']!r}"

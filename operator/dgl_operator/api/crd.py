@@ -1,0 +1,230 @@
+"""The CustomResourceDefinition, made from the models and the rules.
+
+pydantic describes the models in JSON schema; Kubernetes takes its structural subset of OpenAPI v3: no
+references, no unions, no titles, descriptions everywhere. What cannot be translated is refused loudly.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dgl_operator.api import rules
+from dgl_operator.api.v1alpha1 import Condition, DGLJob
+from dglrun.contract import names
+
+Schema = dict[str, Any]
+
+KEPT = (
+    *("type", "format", "enum", "default", "minimum", "maximum"),
+    *("minLength", "maxLength", "pattern", "minItems", "maxProperties"),
+)
+"""Keywords that mean the same in both dialects."""
+
+HANDLED = ("title", "description", "properties", "required", "additionalProperties", "items", "$defs")
+"""Keywords that are translated, or dropped on purpose."""
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+SHORT_NAME = "dglj"
+
+
+def definition() -> Schema:
+    """Return the CustomResourceDefinition."""
+    plural, group = names.PLURAL, names.GROUP
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": plural,
+                "singular": names.KIND.lower(),
+                "shortNames": [SHORT_NAME],
+                "categories": ["all"],
+            },
+            "scope": "Namespaced",
+            "versions": [_version()],
+        },
+    }
+
+
+def _version() -> Schema:
+    return {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(*column) for column in COLUMNS],
+        "schema": {"openAPIV3Schema": schema()},
+    }
+
+
+COLUMNS = (
+    ("Phase", "string", ".status.phase", 0, "Where the job stands."),
+    ("Mode", "string", ".spec.partitionMode", 0, "How the graph is partitioned."),
+    ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready workers of the wanted ones."),
+    ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the job was created."),
+    ("Edge-Cut", "string", ".status.partition.edgeCut", 1, "Edges between two parts, of all edges."),
+    ("Balance", "string", ".status.partition.nodeBalance", 1, "Nodes of the largest part over the mean."),
+    ("Message", "string", ".status.message", 1, "What the job waits for, or why it failed."),
+)
+"""Name, type, path, priority (1: only with `-o wide`), description."""
+
+
+def _column(name: str, kind: str, path: str, priority: int, description: str) -> Schema:
+    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return {**column, "priority": priority} if priority else column
+
+
+def schema() -> Schema:
+    """Return the structural schema of a DGLJob."""
+    pydantic = DGLJob.model_json_schema(by_alias=True, mode="validation")
+    root = translate(pydantic, pydantic.get("$defs", {}))
+    root["properties"] = {
+        "apiVersion": {"type": "string", "description": f"{names.GROUP}/{names.VERSION}"},
+        "kind": {"type": "string", "description": names.KIND},
+        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "spec": root["properties"]["spec"],
+        "status": root["properties"]["status"],
+    }
+    root["required"] = ["spec"]
+    _type_templates(root)
+    _key_conditions(root)
+    _add_rules(root)
+    return root
+
+
+def translate(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    """Translate one JSON schema of pydantic's into the structural subset, references resolved.
+
+    Raises:
+        ValueError: the schema has something that a structural schema cannot say.
+    """
+    node = _resolve(node, definitions)
+    if unknown := set(node) - {*KEPT, *HANDLED}:
+        raise ValueError(f"no structural form of {sorted(unknown)} in {dict(node)!r}")
+    out: Schema = {key: node[key] for key in KEPT if key in node}
+    if out.get("default", 0) is None or out.get("default") in ([], (), {}):
+        del out["default"]
+    if out.get("type") == "integer":
+        out.setdefault("format", "int32")
+    if "description" in node:
+        out["description"] = " ".join(str(node["description"]).split())
+    return out | _nested(node, definitions)
+
+
+def _nested(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    out: Schema = {}
+    if "properties" in node:
+        out["properties"] = {key: translate(value, definitions) for key, value in node["properties"].items()}
+    if node.get("required"):
+        out["required"] = sorted(node["required"])
+    if "items" in node:
+        out["items"] = translate(node["items"], definitions)
+    if isinstance(node.get("additionalProperties"), Mapping):
+        out["additionalProperties"] = translate(node["additionalProperties"], definitions)
+    elif node.get("additionalProperties") is True and "properties" not in node:
+        out[PRESERVE] = True
+    return out
+
+
+def _resolve(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    """Replace a reference by its target and an optional value by the value; own keywords win."""
+    node = dict(node)
+    if "anyOf" in node:
+        options = [option for option in node.pop("anyOf") if option != {"type": "null"}]
+        if len(options) != 1:
+            raise ValueError(f"a union has no structural form: {options!r}")
+        return _resolve({**options[0], **node}, definitions)
+    if "$ref" in node:
+        target = definitions[node.pop("$ref").removeprefix("#/$defs/")]
+        return _resolve({**target, **node}, definitions)
+    return node
+
+
+def at(root: Schema, path: str) -> Schema:
+    """Return the schema of the field at this dotted path; the empty path is the root."""
+    for key in filter(None, path.split(".")):
+        root = root["properties"][key]
+    return root
+
+
+def _type_templates(root: Schema) -> None:
+    """Type what the operator relies on; the rest of a PodTemplateSpec is kept as it is."""
+    role = at(root, rules.SPECS)["additionalProperties"]
+    description = role["properties"]["template"]["description"]
+    role["properties"]["template"] = {"description": description, **_open({"spec": POD_SPEC}, ["spec"])}
+
+
+def _open(properties: Schema, required: list[str]) -> Schema:
+    return {"type": "object", "required": required, "properties": properties, PRESERVE: True}
+
+
+def _strings(description: str) -> Schema:
+    return {"type": "array", "description": description, "items": {"type": "string"}}
+
+
+ENV = _open({"name": {"type": "string", "minLength": 1}, "value": {"type": "string"}}, ["name"])
+
+CONTAINER = _open(
+    {
+        "name": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Unique in its pod.",
+        },
+        "image": {"type": "string", "minLength": 1, "description": "Image with DGL and dglrun."},
+        "command": _strings("Replaces the image's entry point; workers without one idle."),
+        "args": _strings("Arguments of the command; numbers need quotes."),
+        "env": {"type": "array", "description": "Environment variables.", "items": ENV},
+    },
+    ["image", "name"],
+)
+
+POD_SPEC: Schema = _open(
+    {
+        "containers": {
+            "type": "array",
+            "description": "At least one; the first is the one that runs the job's command.",
+            "minItems": 1,
+            "items": CONTAINER,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        }
+    },
+    ["containers"],
+)
+
+
+def _key_conditions(root: Schema) -> None:
+    conditions = at(root, "status.conditions")
+    conditions |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    conditions["items"]["required"] = sorted(field.alias or "" for field in _required_of_a_condition())
+
+
+def _required_of_a_condition() -> list[Any]:
+    """A metav1.Condition has to have all but observedGeneration, an empty message too."""
+    return [field for name, field in Condition.model_fields.items() if name != "observed_generation"]
+
+
+def _add_rules(root: Schema) -> None:
+    for rule in rules.RULES:
+        _attach(at(root, rule.at), _cel(rule))
+    for field in rules.IMMUTABLE:
+        _attach(at(root, f"spec.{field}"), _immutable())
+
+
+def _attach(node: Schema, rule: Schema) -> None:
+    node.setdefault("x-kubernetes-validations", []).append(rule)
+
+
+def _cel(rule: rules.Rule) -> Schema:
+    out = {"rule": rule.cel, "message": rule.message, "reason": rule.reason.value}
+    optional = {"messageExpression": rule.message_cel, "fieldPath": rule.field}
+    return out | {key: value for key, value in optional.items() if value}
+
+
+def _immutable() -> Schema:
+    forbidden = rules.Reason.FORBIDDEN.value
+    return {"rule": rules.IMMUTABLE_CEL, "message": rules.IMMUTABLE_MESSAGE, "reason": forbidden}

@@ -1,0 +1,62 @@
+"""What the operator may do: the one list, rendered into the ClusterRole (or the Roles) of the chart.
+
+Each verb is one that `runtime.cluster` or kopf uses, or one that a job's own Role grants: Kubernetes lets
+nobody grant what he does not hold, and the operator has neither `escalate` nor `bind`. A test holds the
+list to the verbs that the code uses.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dglrun.contract import names
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Verbs on resources of one API group, and why the operator needs them."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    why: str
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the PolicyRule."""
+        return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+
+
+RULES = (
+    Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch"), "follow the jobs"),
+    Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",), "say what is true of a job"),
+    Rule(
+        names.GROUP,
+        (f"{names.PLURAL}/finalizers",),
+        ("update",),
+        "own pods that block the job's deletion, where admission asks for it",
+    ),
+    Rule(
+        "",
+        ("pods",),
+        ("get", "list", "watch", "create", "delete", "patch"),
+        "run the jobs; patch sets the annotation that makes the kubelet sync a ConfigMap",
+    ),
+    Rule(
+        "",
+        ("configmaps", "services", "serviceaccounts"),
+        ("get", "list", "watch", "create", "patch"),
+        "address files, reports, stable names and accounts of the jobs",
+    ),
+    Rule(
+        "rbac.authorization.k8s.io",
+        ("roles", "rolebindings"),
+        ("get", "list", "watch", "create", "patch"),
+        "let a launcher reach the pods of its own job and nothing else",
+    ),
+    Rule("", ("pods/exec",), ("get", "create"), "held to be granted to launchers; never used"),
+    Rule("", ("events",), ("create",), "tell each step and each error"),
+)
+
+
+def allows(group: str, resource: str, verb: str) -> bool:
+    """Whether the operator may do this."""
+    return any(rule.group == group and resource in rule.resources and verb in rule.verbs for rule in RULES)

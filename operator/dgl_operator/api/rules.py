@@ -1,0 +1,177 @@
+"""What a job must be beyond the types of its fields: one rule, two executions.
+
+The API server evaluates `cel` at admission; the operator evaluates `holds` before it starts a job, since
+one may have been stored under an older CRD. Both say the same words, and a test holds the two executions
+to the same verdict.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec
+from dglrun.contract.names import MAX_JOB_NAME, Mode, Role
+
+SPECS = "spec.dglReplicaSpecs"
+NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""DNS label of RFC 1035: the job's Service bears the name, and a Service's name begins with a letter."""
+ROLES = "[" + ", ".join(f"'{role.value}'" for role in Role) + "]"
+
+
+class Reason(Enum):
+    """How the API server introduces the message."""
+
+    INVALID = "FieldValueInvalid"
+    REQUIRED = "FieldValueRequired"
+    FORBIDDEN = "FieldValueForbidden"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must hold.
+
+    Attributes:
+        at: Field whose schema carries the rule, empty for the whole object; `self` in CEL.
+        cel: Expression that is true for a good job.
+        holds: The same as a function.
+        message: What was expected, and as far as the API server can say it cheaply, what was found.
+        found: What was found.
+        found_cel: The same as an expression of bounded cost, where there is one.
+        field: Field that the error names, relative to `at`.
+        reason: Kind of the error.
+    """
+
+    at: str
+    cel: str
+    holds: Callable[[DGLJob], bool]
+    message: str
+    found: Callable[[DGLJob], str]
+    found_cel: str | None = None
+    field: str = ""
+    reason: Reason = Reason.INVALID
+
+    @property
+    def message_cel(self) -> str | None:
+        """Expression of the full message; the API server refuses one over strings without a bound."""
+        return None if self.found_cel is None else f"{_quoted(f'{self.message}, got ')} + {self.found_cel}"
+
+    def says(self, job: DGLJob) -> str:
+        """Return the full message for a job that breaks the rule."""
+        return f"{self.at}{self.field}: {self.message}, got {self.found(job)}".removeprefix(".")
+
+
+def violations(job: DGLJob) -> tuple[str, ...]:
+    """Return one line (where, expected, got) for each rule that the job breaks; empty for a good job."""
+    broken = tuple(rule.says(job) for rule in RULES if not rule.holds(job))
+    return broken + tuple(line for role in Role for line in _container_problems(role, job))
+
+
+IMMUTABLE = ("partitionMode", "slotsPerWorker", "dglReplicaSpecs")
+"""Fields of spec that describe what already runs: pods are not changed under a job, nor published files."""
+
+IMMUTABLE_CEL = "self == oldSelf"
+IMMUTABLE_MESSAGE = "cannot be changed after creation; delete the job and create it anew"
+
+
+def _one(role: Role) -> Rule:
+    """The role has exactly one pod."""
+    name = role.value
+    return Rule(
+        at=SPECS,
+        cel=f"!('{name}' in self) || self['{name}'].replicas == 1",
+        holds=lambda job: _replicas(job, role) in (0, 1),
+        message=f"expected exactly one {name} (replicas: 1)",
+        found=lambda job: str(_replicas(job, role)),
+    )
+
+
+def _absent(role: Role, modes: tuple[Mode, ...], why: str) -> Rule:
+    """A role that the mode would ignore is refused: nothing the user wrote is dropped silently."""
+    listed = "[" + ", ".join(f"'{mode.value}'" for mode in modes) + "]"
+    return Rule(
+        at="spec",
+        cel=f"!(self.partitionMode in {listed}) || !('{role.value}' in self.dglReplicaSpecs)",
+        holds=lambda job: job.spec.partition_mode not in modes or job.spec.dgl_replica_specs.of(role) is None,
+        message=f"expected no {role.value}, since {why}",
+        found=lambda job: f"one with partitionMode {job.spec.partition_mode.value}",
+        found_cel="'one with partitionMode ' + self.partitionMode",
+        field=".dglReplicaSpecs",
+        reason=Reason.FORBIDDEN,
+    )
+
+
+RULES = (
+    Rule(
+        at="",
+        cel=f"self.metadata.name.size() <= {MAX_JOB_NAME} && self.metadata.name.matches('{NAME}')",
+        holds=lambda job: len(_name(job)) <= MAX_JOB_NAME and re.fullmatch(NAME, _name(job)) is not None,
+        message=f"expected at most {MAX_JOB_NAME} lower-case letters, digits and '-', beginning with a letter"
+        " and ending with a letter or digit, since the names and labels of the pods are made from it",
+        found=lambda job: f"{_name(job)!r} with {len(_name(job))} characters",
+        field=".metadata.name",
+    ),
+    Rule(
+        at=SPECS,
+        cel=f"self.all(role, role in {ROLES})",
+        holds=lambda job: not job.spec.dgl_replica_specs.unknown,
+        message="expected only the roles " + ", ".join(role.value for role in Role),
+        found=lambda job: ", ".join(job.spec.dgl_replica_specs.unknown),
+    ),
+    Rule(
+        at=SPECS,
+        cel="'Launcher' in self",
+        holds=lambda _: True,  # the models demand it
+        message="expected a Launcher, which starts the training and follows it",
+        found=lambda _: "none",
+        reason=Reason.REQUIRED,
+    ),
+    _one(Role.LAUNCHER),
+    _one(Role.PARTITIONER),
+    Rule(
+        at="spec",
+        cel="self.partitionMode == 'Skip' || 'Worker' in self.dglReplicaSpecs",
+        holds=lambda job: not job.spec.partition_mode.has_workers or _replicas(job, Role.WORKER) > 0,
+        message="expected a Worker, since only partitionMode Skip trains without workers",
+        found=lambda job: f"none with partitionMode {job.spec.partition_mode.value}",
+        found_cel="'none with partitionMode ' + self.partitionMode",
+        field=".dglReplicaSpecs",
+        reason=Reason.REQUIRED,
+    ),
+    _absent(Role.WORKER, (Mode.SKIP,), "the launcher trains alone"),
+    _absent(Role.PARTITIONER, (Mode.SKIP, Mode.DIST_PARMETIS), "there is no partitioner pod"),
+)
+
+
+def _name(job: DGLJob) -> str:
+    return str(job.metadata.get("name", ""))
+
+
+def _replicas(job: DGLJob, role: Role) -> int:
+    spec = job.spec.dgl_replica_specs.of(role)
+    return 0 if spec is None else spec.replicas
+
+
+def _container_problems(role: Role, job: DGLJob) -> tuple[str, ...]:
+    """What the schema says of `template.spec.containers`, for the operator."""
+    spec = job.spec.dgl_replica_specs.of(role)
+    if spec is None:
+        return ()
+    where = f"{SPECS}.{role.value}.template.spec.containers"
+    if not spec.containers:
+        return (f"{where}: expected at least one container, got none",)
+    return tuple(f"{where}{problem}" for problem in _unnamed(spec))
+
+
+def _unnamed(spec: ReplicaSpec) -> tuple[str, ...]:
+    return tuple(
+        f"[{index}].{key}: required, got nothing"
+        for index, container in enumerate(spec.containers)
+        for key in ("name", "image")
+        if not (isinstance(container, dict) and container.get(key))
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return a CEL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
