@@ -1,0 +1,103 @@
+"""What an interrupted dispatch has finished, and how the result appears at once.
+
+Everything is written into a hidden folder beside the result. Its state file names the finished stages
+and the input that they belong to; a run on other input, other flags or other ranks starts anew.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PREFIX = ".dglrun-dispatch-"
+_STATE = "state.json"
+
+
+def fingerprint(options: dict[str, Any], files: Iterable[Path]) -> str:
+    """A hash of the options and of path, size and modification time of every input file."""
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
+    for path in files:
+        stat = path.stat()
+        digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+@dataclass
+class Work:
+    """A rank's hidden folder.
+
+    Attributes:
+        folder: Where its parts grow.
+        print: Fingerprint of the input.
+        finished: Finished stages in order, each with the facts that later stages need.
+    """
+
+    folder: Path
+    print: str
+    finished: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, part: int) -> Path:
+        """The folder of a part under construction."""
+        return self.folder / f"part{part}"
+
+    def begin(self, stages: Iterable[str]) -> None:
+        """Keep the given finished stages and drop everything else."""
+        self.finished = {stage: self.finished[stage] for stage in stages}
+        if not self.finished:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._save()
+
+    def finish(self, stage: str, facts: Any = None) -> None:
+        """Record a stage; its files must be whole."""
+        self.finished[stage] = facts
+        self._save()
+
+    def publish(self, out_dir: Path, parts: Iterable[int]) -> None:
+        """Move the parts into place; parts of an earlier dispatch are replaced."""
+        for part in parts:
+            target, old = out_dir / f"part{part}", self.folder / f"old{part}"
+            shutil.rmtree(old, ignore_errors=True)
+            if target.exists():
+                target.rename(old)
+            self.part(part).rename(target)
+
+    def remove(self) -> None:
+        """Drop the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _save(self) -> None:
+        sizes = {
+            str(path.relative_to(self.folder)): path.stat().st_size
+            for path in sorted(self.folder.glob("part*/*"))
+        }
+        state = {"fingerprint": self.print, "finished": self.finished, "sizes": sizes}
+        draft = self.folder / (_STATE + ".partial")
+        draft.write_text(json.dumps(state))
+        draft.replace(self.folder / _STATE)
+
+
+def look(out_dir: Path, rank: int, fingerprint: str) -> Work:
+    """See what an earlier run left for this rank; changes nothing."""
+    folder = out_dir / f"{_PREFIX}{rank}"
+    return Work(folder, fingerprint, _finished(folder, fingerprint))
+
+
+def drop_strangers(out_dir: Path, size: int) -> None:
+    """Remove what a run with more ranks left in a shared output folder."""
+    for folder in out_dir.glob(f"{_PREFIX}*"):
+        rank = folder.name.removeprefix(_PREFIX)
+        if rank.isdigit() and int(rank) >= size:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _finished(folder: Path, fingerprint: str) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / _STATE).read_bytes())
+        whole = all((folder / name).stat().st_size == size for name, size in state["sizes"].items())
+    except (OSError, ValueError, KeyError):
+        return {}
+    return dict(state["finished"]) if whole and state["fingerprint"] == fingerprint else {}
