@@ -1,10 +1,12 @@
 """Build images where no engine runs: buildah with a storage of its own below the cache."""
 
+import fcntl
 import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +33,16 @@ class Buildah:
         found = labels.get(images.CONTENT_LABEL)
         return str(found) if found else None
 
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Let one build run at a time, after what a killed one left has been cleared away."""
+        self.places.buildah.mkdir(parents=True, exist_ok=True)
+        with (self.places.buildah / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if commands.run(*self.command("containers", "-q")).split():
+                commands.run(*self.command("rm", "--all"))
+            yield
+
     def base(self) -> str:
         """Make the base image unless it is there; return what identifies it."""
         wanted = base.content()
@@ -45,19 +57,19 @@ class Buildah:
             argv = self.command(*build_arguments(image, content, volumes(Path(aside)), pip_arguments()))
             commands.run(*argv, REPOSITORY)
 
-    def deliver(self, image: Image, content: str) -> None:
+    def deliver(self, name: str, tag: str, content: str) -> None:
         """Give an image to the node's container runtime, once for each content."""
         folder = self.places.cache / "images"
         folder.mkdir(parents=True, exist_ok=True)
-        archive = folder / f"{image.name}-{content}.tar"
+        archive = folder / f"{name}-{content}.tar"
         if not archive.exists():
-            for old in folder.glob(f"{image.name}-{'[0-9a-f]' * 16}.tar"):
+            for old in folder.glob(f"{name}-{'[0-9a-f]' * 16}.tar"):
                 old.unlink()
             making = archive.with_suffix(".making")
             making.unlink(missing_ok=True)
-            commands.run(*self.command("push", "-q", image.tag, f"docker-archive:{making}:{image.tag}"))
+            commands.run(*self.command("push", "-q", tag, f"docker-archive:{making}:{tag}"))
             making.rename(archive)
-        runtime.load(self.places, archive, image.tag)
+        runtime.load(self.places, archive, tag)
 
     def _make_base(self, content: str) -> None:
         tree = base.tree(self.places)
@@ -72,7 +84,7 @@ class Buildah:
 
     def command(self, name: str, *argv: str | Path) -> list[str | Path]:
         """Return a buildah command that uses our storage only."""
-        store = self.places.cache / "buildah"
+        store = self.places.buildah
         where = ("--root", store / "root", "--runroot", store / "run", "--storage-driver", "overlay")
         return ["buildah", *where, name, *argv]
 

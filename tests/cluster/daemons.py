@@ -50,6 +50,13 @@ def start(daemon: Daemon, places: Places) -> None:
         )
     daemon.pid_file(places).write_text(json.dumps({"pid": process.pid, "argv": daemon.argv}) + "\n")
     process.returncode = 0  # nobody waits for it: keeps Popen from warning when it is forgotten
+    # A process that has just been started shows no command line for a moment, and would count as foreign.
+    steps.until(
+        f"{daemon.name} to show its command line",
+        lambda: bool(command_line(process.pid)) or not running(process.pid),
+        seconds=10,
+        pause=0.005,
+    )
 
 
 def alive(daemon: Daemon, places: Places) -> bool:
@@ -86,7 +93,7 @@ def strays(places: Places) -> list[int]:
     """
     inside = f"{places.state}/"
     found = []
-    for pid in _pids():
+    for pid in all_pids():
         argv = command_line(pid)
         if not argv or not any(inside in word for word in argv[1:]):
             continue
@@ -131,7 +138,8 @@ def command_line(pid: int) -> tuple[str, ...]:
     return tuple(raw.decode(errors="replace").removesuffix("\0").split("\0")) if raw else ()
 
 
-def _pids() -> list[int]:
+def all_pids() -> list[int]:
+    """Return the numbers of all processes."""
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 

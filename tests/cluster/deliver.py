@@ -1,6 +1,7 @@
 """Build what is out of date and give it to the cluster, by whichever engine this host has."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tests.cluster import daemons, images, kind, packages, steps
@@ -15,13 +16,16 @@ class Engine(Protocol):
     def content(self, tag: str) -> str | None:
         """Return what an image was built from, None when there is none."""
 
+    def ready(self) -> AbstractContextManager[None]:
+        """Return what is held while images are built and given away."""
+
     def base(self) -> str:
         """Return what identifies the base image, made if need be."""
 
     def build(self, image: Image, content: str) -> None:
         """Build an image."""
 
-    def deliver(self, image: Image, content: str) -> None:
+    def deliver(self, name: str, tag: str, content: str) -> None:
         """Give an image to the cluster."""
 
 
@@ -48,14 +52,27 @@ def build(names: Sequence[str], places: Places, *, load: bool) -> None:
     maker = engine(places)
     wanted = images.ordered(names)
     images.stage(wanted, places)
-    base = maker.base()
-    for image in wanted:
-        content = images.content(image, base)
-        if maker.content(image.tag) != content:
-            with steps.step(f"build {image.tag}"):
-                maker.build(image, content)
-        else:
-            steps.note(f"{image.tag} is up to date")
-        if load and image.name in (names or images.DEFAULT):
-            with steps.step(f"load {image.tag}"):
-                maker.deliver(image, content)
+    with maker.ready():
+        base = maker.base()
+        for image in wanted:
+            _bring(image, maker, base, load=load and image.name in (names or images.DEFAULT))
+
+
+def _bring(image: Image, maker: Engine, base: str, *, load: bool) -> None:
+    content = images.content(image, base)
+    if maker.content(image.tag) == content:
+        steps.note(f"{image.tag} is up to date")
+    else:
+        with steps.step(f"build {image.tag}"):
+            maker.build(image, content)
+    if load:
+        with steps.step(f"load {image.tag}"):
+            maker.deliver(image.name, image.tag, content)
+
+
+def load_base(places: Places) -> str:
+    """Load the base image, a small Debian, for pods that need a shell; return its name."""
+    maker = engine(places)
+    with maker.ready():
+        maker.deliver("base", images.BASE, maker.base())
+    return images.BASE

@@ -58,7 +58,7 @@ def remember(places: Places) -> None:
     if places.before.exists():
         return
     before = {
-        "sysctls": {name: _sysctl(name).read_text().strip() for name in SYSCTLS if _sysctl(name).exists()},
+        "sysctls": {name: setting(name).read_text().strip() for name in SYSCTLS if setting(name).exists()},
         "folders": [name for name in FOLDERS if Path(name).exists()],
         "tables": tables(),
     }
@@ -71,8 +71,8 @@ def prepare() -> None:
     for module in MODULES:
         commands.attempt("modprobe", "-q", module)
     for name, value in SYSCTLS.items():
-        if value and _sysctl(name).exists():
-            _sysctl(name).write_text(value)
+        if value and setting(name).exists():
+            setting(name).write_text(value)
 
 
 def restore(places: Places) -> None:
@@ -81,8 +81,8 @@ def restore(places: Places) -> None:
         return
     before = json.loads(places.before.read_text())
     for name, value in before["sysctls"].items():
-        if _sysctl(name).exists() and _sysctl(name).read_text().strip() != value:
-            _sysctl(name).write_text(value)
+        if setting(name).exists() and setting(name).read_text().strip() != value:
+            setting(name).write_text(value)
     for name in FOLDERS:
         if name not in before["folders"]:
             remove(Path(name))
@@ -102,7 +102,8 @@ def _is_empty(table: str) -> bool:
     return not any("rule" in entry for entry in json.loads(out or "{}").get("nftables", [{"rule": {}}]))
 
 
-def _sysctl(name: str) -> Path:
+def setting(name: str) -> Path:
+    """Return the file of a kernel setting."""
     return Path("/proc/sys") / name.replace(".", "/")
 
 

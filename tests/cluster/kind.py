@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +114,10 @@ class Docker:
         code, out, _ = commands.attempt("docker", "image", "inspect", "--format", form, tag)
         return out.strip() or None if code == 0 else None
 
+    def ready(self) -> AbstractContextManager[None]:
+        """Return at once: the engine looks after itself."""
+        return nullcontext()
+
     def base(self) -> str:
         """Return the base image's name: the engine fetches it."""
         return images.BASE
@@ -121,9 +126,9 @@ class Docker:
         """Build an image and put it among the engine's."""
         commands.run(*build_command(image, content), cwd=REPOSITORY)
 
-    def deliver(self, image: Image, content: str) -> None:
-        """Load an image into the kind node."""
-        commands.run(*command(self.places, "load", "docker-image", image.tag))
+    def deliver(self, name: str, tag: str, content: str) -> None:
+        """Load an image into the kind node; the engine's store already knows its content."""
+        commands.run(*command(self.places, "load", "docker-image", tag))
 
 
 def build_command(image: Image, content: str) -> list[str]:

@@ -17,6 +17,12 @@ def kubectl(places: Places, *argv: str | Path, stdin: str | None = None) -> str:
     return commands.run(*_prefix(places), *argv, stdin=stdin)
 
 
+def apply(places: Places, *objects: Any) -> None:
+    """Create or change objects."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    kubectl(places, "apply", "-f", "-", stdin=json.dumps(listed))
+
+
 def succeeds(places: Places, *argv: str | Path) -> bool:
     """Tell whether a kubectl command succeeds."""
     return commands.attempt(*_prefix(places), *argv)[0] == 0

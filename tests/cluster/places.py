@@ -47,6 +47,11 @@ class Places:
         return self.cache / "cluster.lock"
 
     @property
+    def buildah(self) -> Path:
+        """The storage of buildah: images, layers and what builds mount."""
+        return self.cache / "buildah"
+
+    @property
     def pki(self) -> Path:
         """Keys and certificates."""
         return self.state / "pki"

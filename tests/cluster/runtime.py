@@ -49,7 +49,8 @@ def forget_containers(places: Places) -> None:
         for kind, remove in (("containers", ("rm",)), ("sandboxes", ("rm", "--force"))):
             _remove_all(places, kind, remove)
     finally:
-        daemons.end([daemons.recorded(places)[keeper.name]], grace=10)
+        running = daemons.recorded(places)
+        daemons.end([running[name] for name in (keeper.name,) if name in running], grace=10)
 
 
 def _remove_all(places: Places, kind: str, remove: tuple[str, ...]) -> None:

@@ -1,6 +1,5 @@
 """Two small pods: the shortest proof that the node runs containers."""
 
-import json
 import time
 
 from tests.cluster import configs, kube, steps
@@ -28,9 +27,8 @@ def run(places: Places) -> float:
     """
     _delete(places)
     start = time.monotonic()
-    pods = {"apiVersion": "v1", "kind": "List", "items": [pod(name) for name in NAMES]}
     with steps.step("two pods Ready"):
-        kube.kubectl(places, "apply", "-f", "-", stdin=json.dumps(pods))
+        kube.apply(places, *map(pod, NAMES))
         try:
             steps.until("two pods to be Ready", lambda: _ready(places), seconds=60)
         except steps.StepError as failure:

@@ -79,8 +79,15 @@ def remove_cgroups() -> None:
 
 def mounts(below: Path) -> list[str]:
     """Return what is mounted at a folder or below it, last mounted first."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = [_unescaped(line.split()[4]) for line in lines]
+    return mounted(Path("/proc/self/mountinfo").read_text(), below)
+
+
+def mounted(mountinfo: str, below: Path) -> list[str]:
+    """Return the same of a given table of mounts, in which odd characters are written in octal."""
+    points = [
+        re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), line.split()[4])
+        for line in mountinfo.splitlines()
+    ]
     return [point for point in reversed(points) if point == str(below) or point.startswith(f"{below}/")]
 
 
@@ -95,10 +102,6 @@ def unmount(below: Path) -> None:
         if not points:
             return
     raise steps.StepError(f"these stay mounted: {mounts(below)}")
-
-
-def _unescaped(point: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point)
 
 
 def remove_network() -> None:

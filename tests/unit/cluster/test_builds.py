@@ -1,0 +1,70 @@
+"""The pinned Go modules and how their programs are built."""
+
+import dataclasses
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import builds, places
+from tests.cluster.builds import MODULE
+
+PLACES = places.Places(Path("/cache"), Path("/state"))
+
+
+@pytest.mark.parametrize("module", MODULE.values(), ids=MODULE)
+def test_every_module_is_pinned_and_has_its_sums(module: builds.Module) -> None:
+    """A module names one version, holds go.sum, and its folder in the cache tells the version."""
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", module.version)
+    assert (module.folder / "go.sum").stat().st_size > 0
+    assert str(builds.folder(module, PLACES)).startswith(f"/cache/tools/{module.name}-{module.version}-")
+
+
+def test_every_folder_of_tools_is_in_the_table() -> None:
+    """No go.mod is committed that nothing builds."""
+    assert {path.parent.name for path in places.MODULES.glob("*/go.mod")} == set(MODULE)
+
+
+def test_staging_modules_follow_the_version_of_kubernetes() -> None:
+    """A bump of Kubernetes that forgets a replace line is caught before six minutes of building."""
+    module = MODULE["kubernetes"]
+    expected = module.version.replace("v1.", "v0.", 1)
+
+    replaced = re.findall(r"^\t(\S+) => (\S+) (v\S+)$", module.go_mod, re.MULTILINE)
+
+    assert len(replaced) == 33
+    assert {version for _, _, version in replaced} == {expected}
+    assert all(old == new for old, new, _ in replaced)
+
+
+def test_kubernetes_is_stamped_with_its_version() -> None:
+    """Without the linker's variables the programs would call themselves v0.0.0-master."""
+    major, minor, _ = MODULE["kubernetes"].version.removeprefix("v").split(".")
+
+    flags = MODULE["kubernetes"].build_flags()[-1]
+
+    assert f"-X k8s.io/component-base/version.gitVersion={MODULE['kubernetes'].version}" in flags
+    assert f"-X k8s.io/component-base/version.gitMajor={major}" in flags
+    assert f"-X k8s.io/client-go/pkg/version.gitMinor={minor}" in flags
+
+
+def test_another_content_is_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources, sums, flags: whatever changes the programs changes where they are kept."""
+    shutil.copytree(places.MODULES / "coredns", tmp_path / "coredns")
+    monkeypatch.setattr(builds, "MODULES", tmp_path)
+    module = MODULE["coredns"]
+    before = module.content()
+
+    tagged = dataclasses.replace(module, tags="other").content()
+    (tmp_path / "coredns" / "main.go").write_text("package main\n")
+    edited = module.content()
+
+    assert len({before, tagged, edited}) == 3
+
+
+def test_programs_are_found_by_name() -> None:
+    """A program's path tells its module; an unknown name is an error."""
+    assert builds.program("ctr", PLACES).parent == builds.folder(MODULE["containerd"], PLACES)
+    with pytest.raises(KeyError):
+        builds.program("crictl", PLACES)

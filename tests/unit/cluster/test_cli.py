@@ -1,0 +1,67 @@
+"""The command line and the folders it works with."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import cli, steps
+from tests.cluster.places import Places
+
+
+def test_folders_come_from_the_environment() -> None:
+    """Both can be moved; without a word the cache follows the XDG convention."""
+    moved = Places.of({"DGL_OPERATOR_CACHE": "/c", "DGL_OPERATOR_CLUSTER_STATE": "/s"})
+
+    assert moved == Places(Path("/c"), Path("/s"))
+    assert Places.of({"XDG_CACHE_HOME": "/x"}).cache == Path("/x/dgl-operator")
+
+
+def test_env_is_shell_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Our cluster: kubeconfig, programs and audit log."""
+    monkeypatch.setenv("DGL_OPERATOR_CACHE", str(tmp_path / "with space"))
+    monkeypatch.setenv("DGL_OPERATOR_CLUSTER_STATE", "/s")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    assert cli.main(["env"]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "export KUBECONFIG=/s/config/admin.kubeconfig",
+        f"export PATH='{tmp_path}/with space/bin':\"$PATH\"",
+        "export DGL_OPERATOR_AUDIT_LOG=/s/audit/audit.log",
+    ]
+
+
+def test_a_given_kubeconfig_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another cluster's kubeconfig wins, and no audit log is claimed for it."""
+    monkeypatch.setenv("KUBECONFIG", "/elsewhere/config")
+
+    cli.main(["kubeconfig"])
+    cli.main(["env"])
+
+    said = capsys.readouterr().out
+    assert said.startswith("/elsewhere/config\nexport KUBECONFIG=/elsewhere/config\n")
+    assert "AUDIT" not in said
+
+
+def test_a_failure_ends_with_1_and_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code tells, and the last line says what was missing."""
+
+    def fail(*_: object) -> None:
+        raise steps.StepError("waited 90 s in vain for the node to be Ready")
+
+    monkeypatch.setitem(cli.COMMANDS, "up", fail)
+
+    assert cli.main(["up"]) == 1
+    assert "up failed: waited 90 s in vain for the node to be Ready" in capsys.readouterr().out
+
+
+def test_waiting_has_an_end() -> None:
+    """A condition that never holds fails with its own words."""
+    with pytest.raises(steps.StepError, match="waited 0 s in vain for rain"):
+        steps.until("rain", lambda: False, seconds=0, pause=0)
