@@ -19,7 +19,7 @@ STRIPPED = "-s -w"
 
 @dataclass(frozen=True)
 class Module:
-    """A folder below `tools/` with a go.mod, and the programs that are built from it."""
+    """Programs that are built together from a folder below `tools/` with a go.mod."""
 
     name: str
     of: str
@@ -27,11 +27,13 @@ class Module:
     tags: str = ""
     stamped: tuple[str, ...] = ()
     """Variables of the linker that the version is written to, as `package.variable`."""
+    folder_name: str = ""
+    """The folder below `tools/`, where it is not called like this."""
 
     @property
     def folder(self) -> Path:
         """The module's folder in this checkout."""
-        return MODULES / self.name
+        return MODULES / (self.folder_name or self.name)
 
     @property
     def version(self) -> str:
@@ -65,6 +67,13 @@ class Module:
         return digest.hexdigest()[:12]
 
 
+KUBERNETES_VERSION = tuple(
+    f"{package}.{variable}"
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for variable in ("gitVersion", "gitMajor", "gitMinor")
+)
+
+
 def _kubernetes(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"k8s.io/kubernetes/cmd/{name}") for name in names)
 
@@ -84,14 +93,16 @@ MODULE = {
                 "kube-controller-manager",
                 "kube-proxy",
                 "kube-scheduler",
-                "kubectl",
                 "kubelet",
             ),
-            stamped=tuple(
-                f"{package}.{variable}"
-                for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-                for variable in ("gitVersion", "gitMajor", "gitMinor")
-            ),
+            stamped=KUBERNETES_VERSION,
+        ),
+        Module(
+            "kubectl",
+            "k8s.io/kubernetes",
+            _kubernetes("kubectl"),
+            stamped=KUBERNETES_VERSION,
+            folder_name="kubernetes",
         ),
         Module(
             "containerd",
@@ -122,11 +133,14 @@ MODULE = {
     )
 }
 
-NODE = ("etcd", "containerd", "coredns", "kubernetes")
-"""The modules that a running node consists of."""
+CLIENTS = ("kubectl", "helm")
+"""What is needed to work with any cluster."""
 
-DEFAULT = (*NODE, "helm", "actionlint", "kubeconform")
-"""What `build-tools` builds when nothing is named: kind is of use only beside a Docker engine."""
+NODE = ("etcd", "containerd", "coredns", "kubernetes")
+"""What a running node consists of."""
+
+CHECKS = ("actionlint", "kubeconform")
+"""What the checks of the checkout ask for."""
 
 
 def folder(module: Module, places: Places) -> Path:

@@ -5,7 +5,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from tests.cluster import builds, cluster, deliver, other, smoke, steps
+from tests.cluster import builds, cluster, deliver, kind, other, smoke, steps
 from tests.cluster.places import Places
 
 Command = Callable[[Places, list[str]], None]
@@ -50,7 +50,10 @@ def _smoke(places: Places, _: list[str]) -> None:
 
 
 def _build_tools(places: Places, names: list[str]) -> None:
-    builds.ensure(names or builds.DEFAULT, places)
+    """Build the named modules; of all only those that this host's kind of cluster needs."""
+    cluster_tools = ("kind",) if kind.chosen() else builds.NODE
+    usual = (*builds.CLIENTS, *builds.CHECKS, *cluster_tools)
+    builds.ensure(names or usual, places)
 
 
 def _images(places: Places, names: list[str]) -> None:

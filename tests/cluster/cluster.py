@@ -34,7 +34,7 @@ def up(places: Places) -> None:
             kind.up(places)
             return
         packages.install()
-        builds.ensure((*builds.NODE, "helm"), places)
+        builds.ensure((*builds.NODE, *builds.CLIENTS), places)
         here = host.node()
         wanted = node.daemons(places, here)
         if _runs(places, here, wanted):

@@ -90,7 +90,7 @@ def ordered(names: Iterable[str]) -> list[Image]:
 def stage(wanted: Iterable[Image], places: Places) -> None:
     """Put what no checkout holds where the Dockerfiles expect it."""
     if any(image.needs_kubectl for image in wanted):
-        builds.ensure(["kubernetes"], places)
+        builds.ensure(["kubectl"], places)
         fresh = builds.program("kubectl", places)
         if not STAGED_KUBECTL.exists() or STAGED_KUBECTL.read_bytes() != fresh.read_bytes():
             STAGED_KUBECTL.parent.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def exists(places: Places) -> bool:
 
 def up(places: Places) -> None:
     """Make the kind cluster unless it is there."""
-    builds.ensure(["kind", "kubernetes", "helm"], places)
+    builds.ensure(["kind", *builds.CLIENTS], places)
     if exists(places):
         steps.note(f"the kind cluster {NAME} runs already")
     else:

@@ -21,7 +21,7 @@ def check(kubeconfig: Path, places: Places) -> None:
     Raises:
         StepError: it does not answer.
     """
-    builds.ensure(["kubernetes", "helm"], places)
+    builds.ensure(builds.CLIENTS, places)
     with steps.step(f"ask the cluster of KUBECONFIG={kubeconfig}"):
         commands.run(
             *(builds.program("kubectl", places), f"--kubeconfig={kubeconfig}"),
