@@ -1,0 +1,138 @@
+"""`dglrun`: runs the part of a DGLJob that falls to this pod, and ends with the truth."""
+
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dglrun.cli import COMMANDS, UsageError, parse, run_command
+from dglrun.contract import exitcodes
+from dglrun.outcome import RunError, Terminated
+
+if TYPE_CHECKING:
+    from dglrun.config import RunConfig
+    from dglrun.execute import Cluster
+
+TERMINATION_LOG = Path("/dev/termination-log")
+MESSAGE_BYTES = 4096
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `dglrun <argv>`; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] in COMMANDS:
+        return run_command(argv)
+    return workflow(argv)
+
+
+def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = TERMINATION_LOG) -> int:
+    """Run the workflow's part of this pod.
+
+    Args:
+        argv: The command line.
+        cluster: The API server; None: the one of this cluster.
+        log: Where the last words go.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _terminate)
+    try:
+        return _workflow(argv, cluster)
+    except RunError as error:
+        return _fail(f"{error}", error.words, error.code, log)
+    except Terminated as ended:
+        name = signal.Signals(ended.number).name
+        return _fail(f"ended by {name}; nothing was left running", "", 128 + ended.number, log)
+    except Exception as error:
+        words = traceback.format_exc()
+        return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
+
+
+def _workflow(argv: Sequence[str], cluster: "Cluster | None") -> int:
+    config, is_dry = _configuration(argv)
+    if is_dry:
+        from dglrun.show import as_yaml  # noqa: PLC0415 - yaml is slow to import and needed here only
+
+        print(as_yaml(config), end="")
+        return exitcodes.OK
+    _run(config, cluster)
+    return exitcodes.OK
+
+
+def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
+    import os  # noqa: PLC0415
+
+    from dglrun import config  # noqa: PLC0415 - pydantic is not for the subcommands
+
+    try:
+        flags, is_dry, script_args = parse(argv)
+        return config.check(config.parse(config.Pod.of(os.environ), flags, script_args)), is_dry
+    except (UsageError, config.ConfigError) as error:
+        raise RunError(str(error), exitcodes.USAGE) from error
+
+
+def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
+    from dglrun.execute import Executor, addresses  # noqa: PLC0415
+    from dglrun.plan import plan  # noqa: PLC0415
+    from dglrun.progress import Reporter  # noqa: PLC0415
+    from dglrun.streams import Streams  # noqa: PLC0415
+
+    start = time.monotonic()
+    cluster = cluster or _cluster(config)
+    reporter = Reporter(cluster, config.pod.report)
+    is_launcher = not (config.is_skip or config.is_partitioner)
+    if is_launcher and cluster is None:
+        raise RunError("the launcher runs in a pod of a DGLJob; --dry-run runs anywhere", exitcodes.USAGE)
+    try:
+        hosts = addresses(config, cluster) if is_launcher and cluster else ()
+        Executor(config, cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+    finally:
+        reporter.close()
+    print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
+
+
+def _cluster(config: "RunConfig") -> "Cluster | None":
+    from dglrun.kube.api import Api  # noqa: PLC0415
+    from dglrun.kube.errors import NotInCluster  # noqa: PLC0415
+
+    try:
+        return Api.in_cluster(config.pod.namespace if config.pod.in_job else None)
+    except NotInCluster:
+        if config.is_skip:
+            return None
+        raise
+
+
+def _terminate(number: int, _frame: object) -> None:
+    """Raise in the main thread, once: what cleans up then must not be disturbed."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    raise Terminated(number)
+
+
+def _fail(message: str, words: str, code: int, log: Path) -> int:
+    """Tell stderr and the kubelet why, and return the code."""
+    text = f"dglrun: {message}\n" + (f"{words.rstrip()}\n" if words else "")
+    sys.stdout.flush()
+    sys.stderr.write(text)
+    _leave_words(text, log)
+    return code
+
+
+def _leave_words(text: str, log: Path) -> None:
+    """Write the termination message: the first line whole, of the rest what fits, its end first."""
+    data = text.encode()
+    if len(data) > MESSAGE_BYTES:
+        head = data.split(b"\n", 1)[0][: MESSAGE_BYTES // 2] + b"\n...\n"
+        data = head + data[-(MESSAGE_BYTES - len(head)) :]
+    if log.exists():
+        try:
+            log.write_bytes(data.decode(errors="ignore").encode())
+        except OSError as error:
+            sys.stderr.write(f"dglrun: the termination message could not be written: {error}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

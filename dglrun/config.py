@@ -1,0 +1,219 @@
+"""A run's configuration: the command line and the pod's environment, checked once and frozen."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from dglrun.contract import env, names
+from dglrun.contract.names import Mode
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+AtLeastZero = Annotated[int, Field(ge=0)]
+
+
+class ConfigError(Exception):
+    """The command line or the environment is not what a run needs; one line for each problem."""
+
+
+class Pod(BaseModel):
+    """What the operator tells a pod of itself.
+
+    Attributes:
+        phase: Role of this pod: Partitioner, Launcher or Launcher_Workload (Skip).
+        job: Name of the DGLJob.
+        workers: Number of workers, None outside of a job.
+        container: Main container of the workers.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    in_job: bool
+    phase: Literal["Partitioner", "Launcher", "Launcher_Workload"]
+    job: str
+    namespace: str
+    mode: Mode
+    workers: AtLeastOne | None
+    container: str
+    gpus: AtLeastZero
+    kubectl: str
+    report: str | None
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Pod":
+        """Read the variables of `dglrun.contract.env`.
+
+        Raises:
+            ConfigError: a value is not what it must be.
+        """
+        raw = {
+            "in_job": environ.get(env.OPERATOR) == "1" or env.JOB_NAME in environ,
+            "phase": environ.get(env.PHASE) or env.PHASE_LAUNCHER,
+            "job": environ.get(env.JOB_NAME) or "job",
+            "namespace": environ.get(env.NAMESPACE) or "default",
+            "mode": environ.get(env.PARTITION_MODE) or Mode.DGL_API.value,
+            "workers": environ.get(env.NUM_WORKERS) or None,
+            "container": environ.get(env.WORKER_CONTAINER) or "main",
+            "gpus": environ.get(env.GPUS_PER_WORKER) or 0,
+            "kubectl": environ.get(env.KUBECTL_PATH) or f"{names.KUBE_DIR}/kubectl",
+            "report": environ.get(env.REPORT) or None,
+        }
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            raise ConfigError(_told(error, _variable)) from error
+
+
+class RunConfig(BaseModel):
+    """A workflow as the command line describes it; docs/reference/dglrun.md explains each flag."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pod: Pod
+    graph_name: str | None = None
+    num_partitions: AtLeastOne | None = None
+    partition_entry_point: str | None = None
+    balance_train: bool = False
+    balance_edges: bool = False
+    dataset_url: str | None = None
+    train_entry_point: str | None = None
+    num_epochs: AtLeastOne | None = None
+    batch_size: AtLeastOne | None = None
+    num_trainers: AtLeastOne = 1
+    num_samplers: AtLeastZero = 0
+    num_servers: AtLeastOne = 1
+    num_gpus: AtLeastZero | None = None
+    backend: Literal["gloo", "nccl"] | None = None
+    graph_format: str = "csc"
+    workspace: str = names.WORKSPACE
+    dataset_dir: str = names.DATASET_DIR
+    partition_config_path: str | None = None
+    output_dir: str | None = None
+    start_timeout: Annotated[float, Field(gt=0)] = 600.0
+    lease: Annotated[float, Field(ge=3)] = 30.0
+    shm_dir: str = names.SHM_DIR
+    python: str = sys.executable or "python3"
+    script_args: tuple[str, ...] = ()
+
+    @field_validator("graph_name")
+    @classmethod
+    def _is_file_stem(cls, name: str | None) -> str | None:
+        if name is not None and (not name or "/" in name or name.startswith("-")):
+            raise ValueError("expected a name without '/' that does not begin with '-'")
+        return name
+
+    @field_validator("graph_format")
+    @classmethod
+    def _is_format(cls, text: str) -> str:
+        unknown = [part for part in text.split(",") if part not in ("coo", "csc", "csr")]
+        if unknown:
+            raise ValueError("expected one or more of coo, csc, csr, separated by commas")
+        return text
+
+    @property
+    def is_partitioner(self) -> bool:
+        """Whether this pod partitions."""
+        return self.pod.phase == env.PHASE_PARTITIONER
+
+    @property
+    def is_skip(self) -> bool:
+        """Whether the training script runs in this very pod."""
+        return self.pod.phase == env.PHASE_SKIP
+
+    @property
+    def workers(self) -> int:
+        """Number of workers; outside of a job as many as partitions."""
+        return self.pod.workers or self.num_partitions or 1
+
+    @property
+    def output(self) -> str:
+        """DGL_OUTPUT_DIR, on the workers and on the launcher."""
+        return self.output_dir or f"{self.workspace}/output"
+
+    @property
+    def partition_config(self) -> str:
+        """The partition's JSON on the launcher."""
+        return self.partition_config_path or f"{self.dataset_dir}/{self.graph_name}.json"
+
+    @property
+    def produced_config(self) -> str:
+        """The partition's JSON where the partition script leaves it."""
+        return f"{self.workspace}/dataset/{self.graph_name}.json"
+
+
+def check(config: RunConfig) -> RunConfig:
+    """Hold flags and environment against each other.
+
+    Raises:
+        ConfigError: all contradictions, one on a line.
+    """
+    problems = [*_missing(config), *_contradictions(config)]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def parse(pod: Pod, flags: Mapping[str, object], script_args: tuple[str, ...]) -> RunConfig:
+    """Make a configuration of parsed flags; unset ones (None) take their default.
+
+    Raises:
+        ConfigError: a value is not what it must be; names its flag.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return RunConfig.model_validate({**given, "pod": pod, "script_args": script_args})
+    except ValidationError as error:
+        raise ConfigError(_told(error, _flag)) from error
+
+
+def _missing(config: RunConfig) -> list[str]:
+    if config.is_skip:
+        needed = ["train_entry_point"]
+    elif config.is_partitioner:
+        needed = ["graph_name", "num_partitions", "partition_entry_point"]
+    else:
+        needed = ["graph_name", "train_entry_point"]
+    where = config.pod.phase
+    return [f"{_flag(name)} is missing: the {where} needs it" for name in needed if not getattr(config, name)]
+
+
+def _contradictions(config: RunConfig) -> list[str]:
+    pod, problems = config.pod, []
+    if not config.is_skip and pod.workers and config.num_partitions not in (None, pod.workers):
+        problems.append(
+            f"--num-partitions is {config.num_partitions}, but the job has {pod.workers} workers"
+            f" ({env.NUM_WORKERS}): expected the same number, as worker i trains on part i"
+        )
+    if pod.in_job and not config.is_skip and config.num_gpus and config.num_gpus > pod.gpus:
+        problems.append(f"--num-gpus is {config.num_gpus}, but a worker has {pod.gpus} GPUs")
+    if config.backend == "nccl" and not config.num_gpus:
+        problems.append("--backend nccl needs GPUs: expected --num-gpus of at least 1")
+    if config.backend == "nccl" and config.num_trainers > (config.num_gpus or 0):
+        problems.append(
+            f"--num-trainers is {config.num_trainers}, but --num-gpus is {config.num_gpus or 0}:"
+            " nccl takes one trainer for each GPU at most"
+        )
+    return problems
+
+
+def _told(error: ValidationError, name: Callable[[str], str]) -> str:
+    lines = []
+    for problem in error.errors():
+        where = name(str(problem["loc"][0]))
+        what = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {problem['input']!r}")
+    return "\n".join(lines)
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _variable(field: str) -> str:
+    return {
+        "phase": env.PHASE,
+        "mode": env.PARTITION_MODE,
+        "workers": env.NUM_WORKERS,
+        "gpus": env.GPUS_PER_WORKER,
+    }.get(field, field)

@@ -1,0 +1,85 @@
+"""A process of the user on this pod: its output passed on, its end told truly, ended when we are."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import IO
+
+from dglrun.contract import exitcodes
+from dglrun.outcome import RunError, Terminated
+from dglrun.steps import Run
+from dglrun.supervise.ends import End
+from dglrun.supervise.lines import Splitter
+
+GRACE_SECONDS = 10.0
+LAST_LINES = 20
+
+
+def run(step: Run, on_line: Callable[[str], None]) -> None:
+    """Run a command to its end.
+
+    Args:
+        step: What to run.
+        on_line: Called with each line of its output, besides printing it.
+
+    Raises:
+        RunError: it could not be started, or ended badly; with its own exit code and last lines.
+        Terminated: we were told to end; the command and what it has started have ended.
+    """
+    try:
+        process = _start(step)
+    except OSError as error:
+        raise RunError(f"{step.argv[0]}: could not be started: {error.strerror}", exitcodes.USAGE) from error
+    tail: deque[str] = deque(maxlen=LAST_LINES)
+    try:
+        _pass_on(process, tail, on_line)
+        code = process.wait()
+    except Terminated:
+        _end(process)
+        raise
+    end = End(code if code >= 0 else 128 - code)
+    if not end.is_good:
+        name = " ".join(step.argv[1:2])
+        raise RunError(f"{name} ended with {end}", end.code, "\n".join(tail))
+
+
+def _start(step: Run) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        step.argv,
+        env={**os.environ, **step.env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    )
+
+
+def _pass_on(process: "subprocess.Popen[bytes]", tail: deque[str], on_line: Callable[[str], None]) -> None:
+    splitter = Splitter(time.monotonic())
+    for block in _blocks(process.stdout):
+        _show(splitter.feed(block, time.monotonic()), tail, on_line)
+    _show(splitter.flush(), tail, on_line)
+
+
+def _blocks(pipe: IO[bytes] | None) -> "list[bytes]":
+    return iter(lambda: os.read(pipe.fileno(), 1 << 16), b"")  # type: ignore
+
+
+def _show(lines: list[str], tail: deque[str], on_line: Callable[[str], None]) -> None:
+    for line in lines:
+        print(line, flush=True)
+        tail.append(line)
+        on_line(line)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process group, SIGKILL after the grace."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

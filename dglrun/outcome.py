@@ -1,0 +1,26 @@
+"""How a run can end badly: the user's fault or the world's, always with a message and an exit code."""
+
+
+class RunError(Exception):
+    """The run has failed.
+
+    Attributes:
+        code: Exit code of dglrun (dglrun.contract.exitcodes, or a process's own).
+        words: Last words of what failed; may have many lines.
+    """
+
+    def __init__(self, message: str, code: int, words: str = "") -> None:
+        super().__init__(message)
+        self.code, self.words = code, words
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGINT came; not an Exception, so that nothing on the way takes it for a failure of its own.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number

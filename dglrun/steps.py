@@ -1,0 +1,125 @@
+"""What a run consists of: frozen steps which `--dry-run` prints and the executor performs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dglrun.contract.hostfile import Host
+from dglrun.supervise.spec import Spec
+
+Argv = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command on this pod.
+
+    Attributes:
+        argv: The command, run in the container's working folder.
+        env: Added to this process's environment.
+    """
+
+    argv: Argv
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckPartition:
+    """Look at a partition folder before it goes anywhere.
+
+    Attributes:
+        config: Its JSON.
+        parts: How many parts it must have.
+    """
+
+    config: str
+    parts: int
+
+
+@dataclass(frozen=True)
+class AwaitContainer:
+    """Wait until an init container of another pod is running.
+
+    Attributes:
+        pod: The pod.
+        container: The init container.
+        seconds: Deadline.
+    """
+
+    pod: str
+    container: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send files to another pod as one tar stream with checksums.
+
+    Attributes:
+        pod: Where to.
+        argv: Receives the stream on stdin; entry names are appended.
+        folder: Where the files lie here.
+        part: Only this part and the JSON; None: the whole folder.
+        under: Folder within the target that takes them, empty for the target itself.
+        config: The partition's JSON, moved into place last.
+    """
+
+    pod: str
+    argv: Argv
+    folder: str
+    config: str
+    part: int | None = None
+    under: str = ""
+
+
+@dataclass(frozen=True)
+class Supervise:
+    """Start the supervisor of one worker and follow it.
+
+    Attributes:
+        host: The worker.
+        argv: Begins a run.
+        attach: Looks again at a run after its stream broke.
+        spec: What the supervisor has to do.
+    """
+
+    host: Host
+    argv: Argv
+    attach: Argv
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Bring the files of a worker's output folder here.
+
+    Attributes:
+        host: The worker.
+        argv: Writes the files as a tar stream with checksums on stdout.
+        folder: Where they go.
+    """
+
+    host: Host
+    argv: Argv
+    folder: str
+
+
+Step = Run | CheckPartition | AwaitContainer | Send | Supervise | Collect
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the run that ends before the next begins; its steps run side by side.
+
+    Attributes:
+        number: Of this phase, from 1.
+        of: Number of phases of the whole job.
+        title: As the log says it.
+        stage: As the report says it (`dglrun.contract.report`).
+        steps: What to do.
+    """
+
+    number: int
+    of: int
+    title: str
+    stage: str
+    steps: tuple[Step, ...]

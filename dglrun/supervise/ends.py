@@ -1,0 +1,63 @@
+"""How a process ended, in the shell's words and in the launcher's records."""
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of one process.
+
+    Attributes:
+        code: Exit code as a shell gives it: 128 + n when signal n ended it.
+    """
+
+    code: int
+
+    @classmethod
+    def of_status(cls, status: int) -> "End":
+        """From a wait status."""
+        code = os.waitstatus_to_exitcode(status)
+        return cls(code if code >= 0 else 128 - code)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it ended with 0."""
+        return self.code == 0
+
+    def __str__(self) -> str:
+        if self.code <= 128:
+            return f"exit code {self.code}"
+        try:
+            return f"exit code {self.code} ({signal.Signals(self.code - 128).name})"
+        except ValueError:
+            return f"exit code {self.code}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a worker's run ended badly.
+
+    Attributes:
+        who: `trainer 0`, `server 1`, `sampler of trainer 0` or `supervisor`.
+        code: Exit code of the culprit.
+        what: One line on what happened.
+        words: Its last words: a traceback or the last lines of its output.
+        rank: Rank of the trainer, None where there is none.
+        time: When it was seen, in seconds since 1970 on the worker's clock.
+    """
+
+    who: str
+    code: int
+    what: str
+    words: str = ""
+    rank: int | None = None
+    time: float = 0.0
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "Failure":
+        """From the record that carried it."""
+        return cls(raw["who"], raw["code"], raw["what"], raw["words"], raw["rank"], raw["time"])

@@ -1,0 +1,36 @@
+"""dglrun's main with a file in place of the API server: `python -m tests.support.dglrun_main ROOT ARGS...`."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dglrun.__main__ import workflow
+from dglrun.kube.errors import NotFound, Unavailable
+
+
+class FileCluster:
+    """The API server's answers out of ROOT/cluster.json."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def get_pod(self, name: str) -> dict[str, Any]:
+        """One pod by name."""
+        status = json.loads((self._root / "cluster.json").read_text()).get(name)
+        if status is None:
+            raise NotFound(f"pods {name!r} not found")
+        return {"metadata": {"name": name, "uid": name}, "status": status}
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Note what is reported; refuse where ROOT/no-reports is."""
+        if (self._root / "no-reports").exists():
+            raise Unavailable("the API server does not answer")
+        with (self._root / "reports").open("a") as file:
+            file.write(json.dumps({"name": name, "data": dict(data)}) + "\n")
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    sys.exit(workflow(sys.argv[2:], FileCluster(folder), folder / "termination-log"))

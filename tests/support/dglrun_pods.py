@@ -1,0 +1,230 @@
+"""Pods as folders of this machine: everything of dglrun is real but kubectl and the API server.
+
+The stand-in for kubectl runs `exec` locally in the pod's folder, without any way in between that knows of
+dglrun; so streams, supervisors, signals, files and exit codes are the real ones.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+KUBECTL = """#!/bin/sh
+# exec -i -n NAMESPACE POD -c CONTAINER -- COMMAND...
+root=$(dirname "$0")
+[ "$1" = exec ] || exit 64
+pod=$5; container=$7; shift 8
+echo "$pod $container $*" | head -n 1 >>"$root/execs"
+[ -e "$root/$pod" ] || { echo "Error from server (NotFound): pods \\"$pod\\" not found" >&2; exit 1; }
+cd "$root/$pod" && echo $$ >>"$root/streams.$pod"
+[ ! -x "$root/before_exec" ] || "$root/before_exec" "$pod" "$@" || exit 1
+[ ! -x "$root/wrap" ] || exec "$root/wrap" "$pod" "$@"
+exec "$@"
+"""
+
+
+@dataclass
+class Pods:
+    """The pods of one job below a folder.
+
+    Attributes:
+        root: A folder for each pod, the stand-in for kubectl, the API server's state.
+        job: The job's name.
+        workers: How many workers there are.
+    """
+
+    root: Path
+    job: str = "job"
+    workers: int = 2
+    ips: tuple[str, ...] = ()
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for pod in (f"{self.job}-launcher", f"{self.job}-partitioner", *self.names):
+            (self.root / pod).mkdir(parents=True)
+        (self.root / "shm").mkdir()
+        (self.root / "termination-log").touch()
+        kubectl = self.root / "kubectl"
+        kubectl.write_text(KUBECTL)
+        kubectl.chmod(0o755)
+        self.write_cluster()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workers' names."""
+        return tuple(f"{self.job}-worker-{index}" for index in range(self.workers))
+
+    @property
+    def launcher(self) -> Path:
+        """The launcher's folder."""
+        return self.root / f"{self.job}-launcher"
+
+    def worker(self, index: int) -> Path:
+        """A worker's folder."""
+        return self.root / self.names[index]
+
+    def write_cluster(self, **changed: dict[str, Any] | None) -> None:
+        """Say what the API server knows; pods set to None do not exist."""
+        running = {"state": {"running": {}}}
+        launcher = {"initContainerStatuses": [{"name": "watcher-loop-partitioner", **running}]}
+        pods: dict[str, dict[str, Any] | None] = {f"{self.job}-launcher": {"phase": "Pending", **launcher}}
+        for index, name in enumerate(self.names):
+            ip = self.ips[index] if self.ips else "127.0.0.1"
+            pods[name] = {"phase": "Running", "podIP": ip}
+        pods.update({name.replace("_", "-"): status for name, status in changed.items()})
+        part = self.root / "cluster.part"
+        part.write_text(json.dumps(pods))
+        part.replace(self.root / "cluster.json")
+
+    def environment(self, phase: str | None = None, **more: str) -> dict[str, str]:
+        """What the operator sets in a pod."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("DGL_")}
+        found = {
+            **kept,
+            "PYTHONPATH": str(ROOT),
+            "DGL_OPERATOR_ENV": "1",
+            "DGL_OPERATOR_JOB_NAME": self.job,
+            "DGL_OPERATOR_NAMESPACE": "tests",
+            "DGL_OPERATOR_NUM_WORKERS": str(self.workers),
+            "DGL_OPERATOR_WORKER_CONTAINER": "main",
+            "DGL_OPERATOR_KUBECTL_PATH": str(self.root / "kubectl"),
+            "DGL_OPERATOR_REPORT": f"{self.job}-report",
+            **more,
+        }
+        return found | ({"DGL_OPERATOR_PHASE_ENV": phase} if phase else {})
+
+    @contextmanager
+    def started(
+        self, *args: str, phase: str | None = None, where: str = "launcher", **env: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """`dglrun <args>` in a pod; killed at the end if it still runs."""
+        argv = [sys.executable, "-m", "tests.support.dglrun_main", str(self.root), *args]
+        process = subprocess.Popen(
+            argv,
+            cwd=self.root / f"{self.job}-{where}",
+            env=self.environment(phase, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def run(self, *args: str, phase: str | None = None, where: str = "launcher", **env: str) -> "Done":
+        """`dglrun <args>` in a pod, to its end."""
+        with self.started(*args, phase=phase, where=where, **env) as process:
+            return self.finish(process)
+
+    def finish(self, process: subprocess.Popen[str], seconds: float = 60) -> "Done":
+        """Wait for the end of a started dglrun."""
+        start = time.monotonic()
+        output, _ = process.communicate(timeout=seconds)
+        message = (self.root / "termination-log").read_text()
+        return Done(process.returncode, output, message, time.monotonic() - start)
+
+    def give_partition(self, parts: int | None = None, graph: str = "tiny") -> None:
+        """A partition folder in the launcher's dataset volume, in form only."""
+        folder = self.launcher / "dataset"
+        write_partition(folder, self.workers if parts is None else parts, graph)
+
+    def script(self, text: str, name: str = "train.py") -> str:
+        """A script that every pod can run; returns its path."""
+        path = self.root / name
+        path.write_text(text)
+        return str(path)
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The progress that was reported, in order."""
+        path = self.root / "reports"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(json.loads(line)["data"]["progress.json"]) for line in lines]
+
+    def processes(self) -> dict[int, str]:
+        """Living processes of the supervisors below the root, by pid."""
+        found = {}
+        for path in Path("/proc").iterdir():
+            if path.name.isdigit() and (line := _command_line(path)) and self._is_ours(path, line):
+                found[int(path.name)] = line
+        return found
+
+    def break_streams(self, index: int) -> None:
+        """Kill what stands for `kubectl exec` to a worker, as when the API server restarts."""
+        for pid in (self.root / f"streams.{self.names[index]}").read_text().split():
+            try:
+                if str(self.root) in _command_line(Path("/proc", pid)) or "supervise" in _command_line(
+                    Path("/proc", pid)
+                ):
+                    os.kill(int(pid), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _is_ours(self, path: Path, line: str) -> bool:
+        try:
+            inside = Path(os.readlink(path / "cwd")).is_relative_to(self.root)
+        except OSError:
+            return False
+        return inside and "dglrun_main" not in line
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a dglrun has ended."""
+
+    code: int
+    output: str
+    message: str
+    seconds: float
+
+
+def write_partition(folder: Path, parts: int, graph: str = "tiny") -> None:
+    """A partition folder with the names of DGL's, and made-up content that differs from part to part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config: dict[str, Any] = {"graph_name": graph, "num_parts": parts}
+    for part in range(parts):
+        names = ("node_feat.dgl", "edge_feat.dgl", "graph.dgl")
+        (folder / f"part{part}").mkdir(exist_ok=True)
+        for name in names:
+            (folder / f"part{part}" / name).write_bytes(f"{part} {name}\n".encode() * 1000)
+        keys = ("node_feats", "edge_feats", "part_graph")
+        config[f"part-{part}"] = {key: f"part{part}/{name}" for key, name in zip(keys, names, strict=True)}
+    (folder / f"{graph}.json").write_text(json.dumps(config))
+
+
+def eventually(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait until `look` gives something true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Read a started dglrun's output up to the line with `text`; returns that output."""
+    found = ""
+    assert process.stdout
+    for line in process.stdout:
+        found += line
+        if text in line:
+            return found
+    raise AssertionError(f"{text!r} was never said:\n{found}")
+
+
+def _command_line(path: Path) -> str:
+    try:
+        return (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
