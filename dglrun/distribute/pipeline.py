@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +137,7 @@ class Dispatch:
         self.owners = Owners(source.meta.num_parts, ranks.size)
         self.owned = self.owners.owned(ranks.rank)
         self.edge_parts: dict[int, Array] = {}
+        self.edge_reader: EdgeReader | None = None
 
     def run(self) -> None:
         """Do what is not finished, then publish; collective."""
@@ -179,8 +179,13 @@ class Dispatch:
         for part in self.owned:
             self.work.part(part).mkdir(exist_ok=True)
 
-    @cached_property
     def _reader(self) -> EdgeReader:
+        """Made once, when first needed; collective."""
+        if self.edge_reader is None:
+            self.edge_reader = self._make_reader()
+        return self.edge_reader
+
+    def _make_reader(self) -> EdgeReader:
         finder = nodemap.node_map(self.nodes, self.ranks, self.options.table_bytes)
         return EdgeReader(self.graph, self.source.index, self.nodes.ranges, finder, self.ranks, self.owners)
 
@@ -189,7 +194,7 @@ class Dispatch:
         return [at for at, etype in enumerate(self.graph.etypes) if self.graph.edge_data.get(etype)]
 
     def _read_edges(self) -> Edges:
-        edges = self._reader.read(self.options.save_orig_eids, self._featured())
+        edges = self._reader().read(self.options.save_orig_eids, self._featured())
         self.edge_parts = edges.parts
         self.say(f"{edges.ranges.total} edges read")
         return edges
@@ -271,7 +276,7 @@ class Dispatch:
             return held.start, held.stop, held.parts, self.nodes.sent[:, :, at]
         at = self.graph.etypes.index(owner)
         if at not in self.edge_parts:
-            self.edge_parts[at] = self._reader.parts_of(at)
+            self.edge_parts[at] = self._reader().parts_of(at)
         start, stop = share(self.graph.num_edges[at], self.ranks.rank, self.ranks.size)
         return start, stop, self.edge_parts[at], self.sent[:, :, at]
 
