@@ -1,1 +1,1 @@
-"""Pure decisions: what is observed, what follows from it, what the status says."""
+"""What a job's observed state means and what follows from it. Pure: no cluster, no clock, no rendering."""

@@ -1,1 +1,1 @@
-"""Pure rendering: from a job to the objects it needs, as plain dicts."""
+"""A job's objects as plain dictionaries. Pure: the same job, hosts and settings give the same bytes."""

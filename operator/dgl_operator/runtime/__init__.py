@@ -1,1 +1,1 @@
-"""The impure edge: cluster access, queue, reconcile loop, kopf handlers."""
+"""The operator as a process: reads from and writes to the API server, and decides nothing itself."""

@@ -1,0 +1,33 @@
+"""Kubernetes quantities as numbers (apimachinery's resource.Quantity: 1500m, 2Gi, 3e9, 20G)."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+_SUFFIXES = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE])?)")
+
+
+class QuantityError(ValueError):
+    """Not a quantity; names what was found."""
+
+
+def parse(value: Any) -> Decimal:
+    """Return the quantity's value in its base unit (bytes, cores, devices).
+
+    Raises:
+        QuantityError: the text is no quantity.
+    """
+    found = _QUANTITY.fullmatch(str(value).strip())
+    if found is None:
+        raise QuantityError(f"expected a quantity such as 20Gi or 500m, got {value!r}")
+    number, exponent, suffix = found.groups()
+    scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    return Decimal(number) * scale

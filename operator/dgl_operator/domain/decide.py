@@ -1,0 +1,263 @@
+"""From what is seen to what follows: the job's phase, its milestones, and which pods must be or must go.
+
+The last status matters for three things only: a final phase stays, a phase never moves back, and what
+was reached once is kept (a pod that had work on its disk is never silently made anew).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dgl_operator.api.v1alpha1 import CleanPodPolicy, DGLJob, JobStatus, Phase
+from dgl_operator.domain import validate
+from dgl_operator.domain.failure import Failure, first_failure, is_lost
+from dgl_operator.domain.observed import Observed, Pod, Problem
+from dgl_operator.domain.report import Report
+from dglrun.contract import names, report
+from dglrun.contract.names import Mode, Role
+
+ACCEPTED = "Accepted"
+WORKERS_READY = "WorkersReady"
+PARTITIONED = "Partitioned"
+LAUNCHER_STARTED = "LauncherStarted"
+BLOCKED = "Blocked"
+REPORTED = "Reported"
+COMPLETED = "Completed"
+FAILED = "Failed"
+
+_ORDER = tuple(Phase)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A condition without its times."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from one look at the job.
+
+    Attributes:
+        roles: Roles whose pods must exist; an absent one is created.
+        drop: Pods to delete.
+    """
+
+    phase: Phase
+    message: str
+    facts: tuple[Fact, ...] = ()
+    roles: frozenset[Role] = frozenset()
+    drop: tuple[Pod, ...] = ()
+
+    def is_weighty(self, status: JobStatus) -> bool:
+        """Whether it ends the job or deletes something, so that it must rest on a fresh read."""
+        return bool(self.drop) or (self.phase.is_final and status.phase is not self.phase)
+
+
+def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
+    """Decide on a valid job.
+
+    Args:
+        job: The job with its last status.
+        seen: Its children as they are now.
+        said: What the job reported of itself.
+    """
+    if job.status.phase and job.status.phase.is_final:
+        return clean_up(job, job.status.phase, seen)
+    facts = _milestones(job, seen, said)
+    launcher = seen.one(Role.LAUNCHER)
+    if launcher and launcher.succeeded:
+        return _complete(facts)
+    if cause := first_failure(seen, _lost(job, seen)):
+        return _fail(cause, facts)
+    return _go_on(job, seen, said, facts)
+
+
+def reject(reason: str, problems: Iterable[str]) -> Decision:
+    """Decide on a job that cannot run as it is written."""
+    message = "; ".join(problems)
+    facts = (Fact(ACCEPTED, False, reason, message), Fact(FAILED, True, reason, message))
+    return Decision(Phase.FAILED, f"{reason}: {message}", facts)
+
+
+def reached(status: JobStatus, condition: str) -> bool:
+    """Whether the condition is true in the last status."""
+    return any(found.type == condition and found.status == "True" for found in status.conditions)
+
+
+def clean_up(job: DGLJob, phase: Phase, seen: Observed) -> Decision:
+    """Apply `cleanPodPolicy` to an ended job, and change nothing else.
+
+    Running deletes every pod that has not stopped (sidecars count), All every pod, None none.
+    """
+    policy = job.spec.clean_pod_policy
+    doomed = () if policy is CleanPodPolicy.NONE else seen.pods
+    if policy is CleanPodPolicy.RUNNING:
+        doomed = tuple(pod for pod in seen.pods if not pod.stopped)
+    drop = tuple(pod for pod in doomed if not pod.deleting)
+    return Decision(phase, job.status.message or "", drop=drop)
+
+
+def wanted(job: DGLJob, role: Role) -> tuple[str, ...]:
+    """Names of the pods that the mode gives to a role, in the order of their index."""
+    name, mode = str(job.metadata["name"]), job.spec.partition_mode
+    if role is Role.LAUNCHER:
+        return (names.launcher(name),)
+    if role is Role.PARTITIONER:
+        return (names.partitioner(name),) if mode.has_partitioner else ()
+    worker = job.spec.dgl_replica_specs.worker
+    return names.workers(name, worker.replicas) if worker and mode.has_workers else ()
+
+
+def _complete(facts: tuple[Fact, ...]) -> Decision:
+    done = Fact(COMPLETED, True, "LauncherSucceeded", "the launcher's main container ended with exit code 0")
+    return Decision(Phase.COMPLETED, "training finished", (*facts, done))
+
+
+def _fail(cause: Failure, facts: tuple[Fact, ...]) -> Decision:
+    failed = Fact(FAILED, True, cause.reason, cause.message)
+    return Decision(Phase.FAILED, f"{cause.reason}: {cause.message}", (*facts, failed))
+
+
+def _go_on(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Decision:
+    phase = _later(job.status.phase, _phase(job, seen, said, facts))
+    decision = Decision(phase, _doing(job, phase, seen), facts, _roles(job, facts))
+    if problem := next((pod.problem for pod in seen.pods if pod.problem), None):
+        return blocked(decision, problem)
+    return unblocked(decision, job.status)
+
+
+def blocked(decision: Decision, problem: Problem) -> Decision:
+    """Say why the job does not go on."""
+    facts = tuple(fact for fact in decision.facts if fact.type != BLOCKED)
+    hindrance = Fact(BLOCKED, True, problem.reason, problem.message)
+    return replace(decision, message=f"{problem.reason}: {problem.message}", facts=(*facts, hindrance))
+
+
+def unblocked(decision: Decision, status: JobStatus) -> Decision:
+    """Withdraw an earlier hindrance."""
+    if not reached(status, BLOCKED):
+        return decision
+    return replace(decision, facts=(*decision.facts, Fact(BLOCKED, False, "Resolved")))
+
+
+def _milestones(job: DGLJob, seen: Observed, said: Report) -> tuple[Fact, ...]:
+    facts = [Fact(ACCEPTED, True, "Valid", "; ".join(validate.warnings(job))), _reported(job, said)]
+    if job.spec.partition_mode.has_workers:
+        facts += [_partitioned(job, seen, said), _workers_ready(job, seen)]
+    return (*(fact for fact in facts if fact), _launcher_started(job, seen))
+
+
+def _reported(job: DGLJob, said: Report) -> Fact | None:
+    if said.problems:
+        return Fact(REPORTED, False, "Malformed", "; ".join(said.problems))
+    known = any(condition.type == REPORTED for condition in job.status.conditions)
+    return Fact(REPORTED, True, "Readable") if known else None
+
+
+def _partitioned(job: DGLJob, seen: Observed, said: Report) -> Fact:
+    partitioner = seen.one(Role.PARTITIONER)
+    if partitioner and partitioner.succeeded:
+        return Fact(
+            PARTITIONED, True, "PartitionerSucceeded", "the partitions were delivered to the launcher"
+        )
+    if job.spec.partition_mode is Mode.DIST_PARMETIS and _is_past_partitioning(said):
+        return Fact(PARTITIONED, True, "Reported", "every worker holds its part")
+    return _kept(job, PARTITIONED) or Fact(PARTITIONED, False, "NotYet")
+
+
+def _workers_ready(job: DGLJob, seen: Observed) -> Fact:
+    ready, all_of_them = _ready(seen), len(wanted(job, Role.WORKER))
+    if ready == all_of_them:
+        return Fact(WORKERS_READY, True, "AllReady", f"{ready} of {all_of_them} workers are Ready")
+    return Fact(WORKERS_READY, False, "NotAllReady", f"{ready} of {all_of_them} workers are Ready")
+
+
+def _launcher_started(job: DGLJob, seen: Observed) -> Fact:
+    launcher = seen.one(Role.LAUNCHER)
+    if launcher and launcher.main_started:
+        return Fact(LAUNCHER_STARTED, True, "MainContainerStarted")
+    return _kept(job, LAUNCHER_STARTED) or Fact(LAUNCHER_STARTED, False, "NotYet")
+
+
+def _kept(job: DGLJob, condition: str) -> Fact | None:
+    for found in job.status.conditions:
+        if found.type == condition and found.status == "True":
+            return Fact(condition, True, found.reason, found.message)
+    return None
+
+
+def _holds(facts: Iterable[Fact], condition: str) -> bool:
+    return any(fact.type == condition and fact.is_true for fact in facts)
+
+
+def _is_past_partitioning(said: Report) -> bool:
+    return said.stage in (report.STAGE_DISPATCHING, report.STAGE_TRAINING, report.STAGE_COLLECTING)
+
+
+def _ready(seen: Observed) -> int:
+    return sum(pod.ready and not pod.deleting for pod in seen.of_role(Role.WORKER))
+
+
+def _lost(job: DGLJob, seen: Observed) -> tuple[str, ...]:
+    """Pods whose work cannot be had again: gone or going after the point that the status remembers."""
+    irreplaceable = [role for role in Role if _had_work(job, role)]
+    expected = [name for role in irreplaceable for name in wanted(job, role)]
+    leaving = {pod.name for pod in seen.pods if is_lost(pod)}
+    return tuple(name for name in expected if name in leaving or not seen.has(name))
+
+
+def _had_work(job: DGLJob, role: Role) -> bool:
+    status = job.status
+    if role is Role.LAUNCHER:
+        return status.phase not in (None, Phase.PENDING)
+    if role is Role.PARTITIONER:
+        return status.phase is Phase.PARTITIONING and not reached(status, PARTITIONED)
+    return reached(status, LAUNCHER_STARTED) or reached(status, WORKERS_READY)
+
+
+def _roles(job: DGLJob, facts: tuple[Fact, ...]) -> frozenset[Role]:
+    mode, partitioned = job.spec.partition_mode, _holds(facts, PARTITIONED)
+    roles = {Role.LAUNCHER}
+    if mode.has_partitioner and not partitioned:
+        roles.add(Role.PARTITIONER)
+    if mode is Mode.DIST_PARMETIS or (mode.has_partitioner and partitioned):
+        roles.add(Role.WORKER)
+    return frozenset(roles)
+
+
+def _phase(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Phase:
+    if _holds(facts, LAUNCHER_STARTED):
+        return _phase_of_launcher(job, said)
+    if _holds(facts, PARTITIONED):
+        return Phase.PARTITIONED
+    partitioner = seen.one(Role.PARTITIONER)
+    if partitioner and partitioner.main_started:
+        return Phase.PARTITIONING
+    return Phase.STARTING if any(pod.begun for pod in seen.pods) else Phase.PENDING
+
+
+def _phase_of_launcher(job: DGLJob, said: Report) -> Phase:
+    if job.spec.partition_mode is not Mode.DIST_PARMETIS:
+        return Phase.TRAINING
+    if said.stage in (None, report.STAGE_PARTITIONING):
+        return Phase.PARTITIONING
+    return Phase.PARTITIONED if said.stage == report.STAGE_DISPATCHING else Phase.TRAINING
+
+
+def _later(old: Phase | None, new: Phase) -> Phase:
+    return max(old or Phase.PENDING, new, key=_ORDER.index)
+
+
+def _doing(job: DGLJob, phase: Phase, seen: Observed) -> str:
+    everyone = len(wanted(job, Role.WORKER))
+    return {
+        Phase.PENDING: "waiting for a node to take the pods",
+        Phase.STARTING: "pods are starting",
+        Phase.PARTITIONING: "the graph is being partitioned",
+        Phase.PARTITIONED: f"waiting for the workers, {_ready(seen)} of {everyone} are Ready",
+        Phase.TRAINING: f"training on {everyone} workers" if everyone else "training in the launcher",
+    }[phase]

@@ -1,0 +1,122 @@
+"""The first cause: which of a job's pods failed, and in which words.
+
+Failures spread: a dead partitioner ends the launcher's watcher, a lost worker ends dglrun. The launcher
+is therefore named only when no other pod failed or was lost before it.
+"""
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dgl_operator.domain.observed import Ended, Observed, Pod
+from dglrun.contract import exitcodes
+from dglrun.contract.names import Role
+
+SPREAD = timedelta(seconds=2)
+"""Finish times have whole seconds, and a failure reaches the launcher within one."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the job failed: a CamelCase reason and the pod, container, exit code and last words."""
+
+    reason: str
+    message: str
+    pod: str
+    at: datetime | None = None
+
+
+def first_failure(seen: Observed, lost: Iterable[str]) -> Failure | None:
+    """Return the first cause, None while all is well.
+
+    Args:
+        seen: The job's pods.
+        lost: Names of pods that must be there and are not, or are being deleted.
+    """
+    gone = [_lost(name, seen) for name in lost]
+    failed = [_failed(pod) for pod in seen.pods if pod.failed and pod.name not in {each.pod for each in gone}]
+    failed += [_unpullable(pod) for pod in seen.pods if pod.invalid_image and not pod.failed]
+    failed += [_ended_early(pod) for pod in seen.of_role(Role.WORKER) if pod.succeeded]
+    launcher = next((each for each in failed if _is_launcher(each, seen)), None)
+    others = sorted((each for each in failed if each is not launcher), key=_time)
+    if launcher is None:
+        return next(iter([*others, *gone]), None)
+    if others and _time(others[0]) <= _time(launcher) + SPREAD.total_seconds():
+        return others[0]
+    return gone[0] if gone and _says_lost(seen) else launcher
+
+
+def is_lost(pod: Pod) -> bool:
+    """Whether the pod is going away before it has ended well."""
+    return pod.deleting and not pod.succeeded
+
+
+def _is_launcher(failure: Failure, seen: Observed) -> bool:
+    launcher = seen.one(Role.LAUNCHER)
+    return launcher is not None and failure.pod == launcher.name
+
+
+def _says_lost(seen: Observed) -> bool:
+    launcher = seen.one(Role.LAUNCHER)
+    end = launcher.first_failure if launcher else None
+    return end is not None and end.exit_code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
+
+
+def _time(failure: Failure) -> float:
+    return failure.at.timestamp() if failure.at else 0.0
+
+
+def _lost(name: str, seen: Observed) -> Failure:
+    pod = next((pod for pod in seen.pods if pod.name == name), None)
+    if pod and pod.disruption:
+        return Failure("Evicted", f"pod {name} was taken away: {pod.disruption}", name)
+    how = "is being deleted" if pod else "is gone"
+    return Failure("PodLost", f"pod {name} {how}; what it held cannot be restored", name)
+
+
+def _unpullable(pod: Pod) -> Failure:
+    return Failure("InvalidImageName", f"pod {pod.name}, {pod.invalid_image}", pod.name)
+
+
+def _ended_early(pod: Pod) -> Failure:
+    words = "ended with exit code 0; a worker's main container must live until the job ends"
+    return Failure(
+        "PodFailed", f"pod {pod.name} {words}", pod.name, pod.main_end.at if pod.main_end else None
+    )
+
+
+def _failed(pod: Pod) -> Failure:
+    end = pod.main_end if pod.main_end and pod.main_end.exit_code else pod.first_failure
+    at = end.at if end else None
+    if pod.disruption:
+        return Failure("Evicted", f"pod {pod.name} was taken away: {pod.disruption}", pod.name, at)
+    if end is None:
+        return Failure("PodFailed", f"pod {pod.name} failed; the node reported no container's end", pod.name)
+    return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at)
+
+
+def _reason(pod: Pod, end: Ended) -> str:
+    if end.reason == "OOMKilled":
+        return "OOMKilled"
+    if pod.main_end is None:
+        return "PodFailed"
+    return {
+        Role.LAUNCHER: "TrainingFailed",
+        Role.PARTITIONER: "PartitionFailed",
+        Role.WORKER: "PodFailed",
+    }[pod.role]
+
+
+def _words(end: Ended) -> str:
+    code = f"container {end.container}, exit code {end.exit_code}{_signal(end.exit_code)}"
+    if end.reason not in ("", "Error"):
+        code += f", {end.reason}"
+    return f"{code}: {end.message}" if end.message else code
+
+
+def _signal(exit_code: int) -> str:
+    try:
+        return f" ({signal.Signals(exit_code - 128).name})"
+    except ValueError:
+        return ""

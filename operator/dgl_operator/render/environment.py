@@ -1,0 +1,62 @@
+"""Environment variables of the main containers, so that dglrun knows its job without asking."""
+
+from dgl_operator.api.v1alpha1 import DGLJob
+from dgl_operator.render import identity, resources
+from dgl_operator.render.merge import Json
+from dglrun.contract import env, names
+from dglrun.contract.names import Mode, Role
+
+
+def of_main(job: DGLJob, role: Role, index: int) -> list[Json]:
+    """Return the variables of a role's main container."""
+    values = _of_job(job) if job.spec.partition_mode is Mode.SKIP else {**_of_job(job), **_of_parts(job)}
+    if role is Role.PARTITIONER:
+        values[env.PHASE] = env.PHASE_PARTITIONER
+    if role is Role.WORKER:
+        values[env.WORKER_INDEX] = str(index)
+    return _list(values)
+
+
+def of_watcher(job: DGLJob, file: str, mode: str, expected: int) -> list[Json]:
+    """Return the variables of a watcher-loop container.
+
+    Its deadline for pods that never appear is off: a pod may wait for hours for a node or an image, and the
+    operator, which sees that, says so in the job's status and fails the job when a pod is lost.
+    """
+    return _list(
+        {
+            env.WATCHER_NAMESPACE: identity.namespace(job),
+            env.WATCHER_FILE: f"{names.CONFIG_DIR}/{file}",
+            env.WATCHER_MODE: mode,
+            env.WATCHER_EXPECTED: str(expected),
+            env.WATCHER_APPEAR_TIMEOUT: "0",
+        }
+    )
+
+
+def _of_job(job: DGLJob) -> dict[str, str]:
+    values = {
+        env.JOB_NAME: identity.job_name(job),
+        env.NAMESPACE: identity.namespace(job),
+        env.PARTITION_MODE: job.spec.partition_mode.value,
+        env.REPORT: names.report(identity.job_name(job)),
+    }
+    return {env.PHASE: env.PHASE_SKIP, **values} if job.spec.partition_mode is Mode.SKIP else values
+
+
+def _of_parts(job: DGLJob) -> dict[str, str]:
+    worker = job.spec.dgl_replica_specs.worker
+    return {
+        env.OPERATOR: "1",
+        env.KUBEXEC_PATH: f"{names.CONFIG_DIR}/{names.KUBEXEC}",
+        env.HOSTFILE_PATH: f"{names.CONFIG_DIR}/{names.HOSTFILE}",
+        env.PARTFILE_PATH: f"{names.CONFIG_DIR}/{names.PARTFILE}",
+        env.KUBECTL_PATH: f"{names.KUBE_DIR}/kubectl",
+        env.NUM_WORKERS: str(worker.replicas if worker else 0),
+        env.WORKER_CONTAINER: worker.main["name"] if worker else "",
+        env.GPUS_PER_WORKER: str(resources.gpus(worker.main) if worker else 0),
+    }
+
+
+def _list(values: dict[str, str]) -> list[Json]:
+    return [{"name": name, "value": value} for name, value in values.items()]

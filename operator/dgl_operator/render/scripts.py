@@ -1,0 +1,37 @@
+"""Shell scripts that a person would write as text; the only user of jinja2."""
+
+import shlex
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dglrun.contract import names
+
+
+def kubexec(namespace: str, job: str, container: str) -> str:
+    """Return kubexec.sh for a job.
+
+    Args:
+        namespace: The job's namespace.
+        job: The job's name.
+        container: The workers' main container, the target when the caller names none.
+    """
+    template = _environment().get_template(f"{names.KUBEXEC}.j2")
+    return template.render(
+        namespace=namespace,
+        workers=names.worker(job, 0).removesuffix("0"),
+        container=container,
+        kubectl=f"{names.KUBE_DIR}/kubectl",
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dgl_operator.render"),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - shell, not HTML: values are quoted by `quote`
+        keep_trailing_newline=True,
+    )
+    environment.filters["quote"] = shlex.quote
+    return environment

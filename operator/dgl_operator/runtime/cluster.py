@@ -1,0 +1,241 @@
+"""The API server as the operator uses it: six verbs on plain dictionaries. The only user of `kubernetes`.
+
+The verbs here are the operator's RBAC rules: list, get, create, patch (apply, annotate, status), delete
+of pods, and events. There is no exec.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import urllib3.exceptions
+from kubernetes import client, config
+
+from dgl_operator.runtime.kinds import Json, Key, Kind
+from dglrun.contract import names
+
+FIELD_MANAGER = "dgl-operator"
+TIMEOUT_SECONDS = 30
+PAGE = 500
+POOL = 40
+"""Connections kept open: the reconcile threads and the pod creators."""
+
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
+
+
+class ClusterBusy(Exception):
+    """The API server could not answer now; the same request may succeed later.
+
+    Attributes:
+        retry_after: Seconds that the server asked for, 0 if it did not say.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Refused(Exception):
+    """The API server refuses the request as it is.
+
+    Attributes:
+        status: HTTP status, 403 or 422 in most cases.
+        reason: The server's one-word reason.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class AlreadyExists(Refused):
+    """An object of this name is there."""
+
+
+class Conflict(Refused):
+    """The object is not the one that was meant: another UID or version."""
+
+
+class NotFound(Refused):
+    """No such object."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One list call: the objects with their kind, and the version of the whole."""
+
+    items: tuple[Json, ...]
+    version: int
+
+
+class Cluster(Protocol):
+    """What reconcile needs of an API server; tests have one in memory."""
+
+    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
+        """List jobs, or children by the job label (of one job if named); None: all namespaces."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Read one object, None when it does not exist."""
+
+    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+        """Create an object and return it as stored; a rehearsal is a server-side dry run.
+
+        Raises:
+            AlreadyExists: there is one of this name.
+            Refused: it is not admitted.
+        """
+
+    def apply(self, body: Json, uid: str) -> Json:
+        """Apply our fields by force to the object with this UID.
+
+        Raises:
+            Conflict: the name belongs to another object now.
+        """
+
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations; nothing happens when the object is gone."""
+
+    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete the object with this UID; nothing happens when it is gone."""
+
+    def write_status(self, key: Key, uid: str, status: Json) -> Json:
+        """Apply the whole status of the job with this UID and return the job.
+
+        Raises:
+            NotFound: the job is gone.
+            Conflict: the name belongs to another job now.
+        """
+
+    def post_event(self, body: Json) -> None:
+        """Create an Event."""
+
+
+class KubeCluster:
+    """A real API server, reached by the pod's account or by KUBECONFIG."""
+
+    def __init__(self) -> None:
+        settings = client.Configuration()
+        try:
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            config.load_kube_config(client_configuration=settings)
+        settings.connection_pool_maxsize = POOL
+        self._client = client.ApiClient(settings)
+
+    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
+        """See `Cluster`; pages so that a large cluster does not come in one answer."""
+        query = {"limit": str(PAGE)}
+        if kind is not Kind.JOB:
+            query["labelSelector"] = f"{names.LABEL_JOB}={job}" if job else names.LABEL_JOB
+        items: list[Json] = []
+        while True:
+            page = self._request("GET", kind.path(namespace), query)
+            items += [
+                {**item, "kind": kind.value[0], "apiVersion": kind.api_version} for item in page["items"]
+            ]
+            more = page["metadata"].get("continue")
+            if not more:
+                return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
+            query["continue"] = more
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """See `Cluster`."""
+        try:
+            return self._request("GET", kind.path(namespace, name))
+        except NotFound:
+            return None
+
+    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+        """See `Cluster`."""
+        query = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if rehearse else {})}
+        path = Kind.of(body).path(body["metadata"]["namespace"])
+        return self._request("POST", path, query, body)
+
+    def apply(self, body: Json, uid: str) -> Json:
+        """See `Cluster`; the UID in the body makes the server refuse another object of the name."""
+        metadata = {**body["metadata"], "uid": uid}
+        path = Kind.of(body).path(metadata["namespace"], metadata["name"])
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return self._request("PATCH", path, query, {**body, "metadata": metadata}, _APPLY)
+
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """See `Cluster`."""
+        body = {"metadata": {"annotations": dict(annotations)}}
+        try:
+            self._request("PATCH", kind.path(namespace, name), {"fieldManager": FIELD_MANAGER}, body, _MERGE)
+        except NotFound:
+            return
+
+    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """See `Cluster`."""
+        try:
+            self._request("DELETE", kind.path(namespace, name), None, {"preconditions": {"uid": uid}})
+        except (NotFound, Conflict):
+            return
+
+    def write_status(self, key: Key, uid: str, status: Json) -> Json:
+        """See `Cluster`."""
+        body = {
+            "apiVersion": Kind.JOB.api_version,
+            "kind": Kind.JOB.value[0],
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+            "status": status,
+        }
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return self._request("PATCH", f"{Kind.JOB.path(*key)}/status", query, body, _APPLY)
+
+    def post_event(self, body: Json) -> None:
+        """See `Cluster`."""
+        self._request("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        request = self._client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            response = self._client.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
+            data = response.read()
+        except (urllib3.exceptions.HTTPError, OSError, client.ApiException) as error:
+            raise ClusterBusy(f"{method} {path}: {error}") from error
+        if response.status >= 400:
+            raise _error(response.status, data, response.getheader("Retry-After"), f"{method} {path}")
+        found: Json = json.loads(data)
+        return found
+
+
+def _error(status: int, data: bytes, retry_after: str | None, what: str) -> Exception:
+    """Turn an answer into one of the errors above; 401 may pass when the token is renewed."""
+    answer = _status(data)
+    reason, message = answer.get("reason") or "", answer.get("message") or data[:500].decode(errors="replace")
+    if status in (401, 408, 429) or status >= 500:
+        wait = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
+        return ClusterBusy(f"{what}: HTTP {status}: {message}", wait)
+    if status == 404:
+        return NotFound(status, reason, message)
+    if status == 409:
+        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
+        return kind(status, reason, message)
+    return Refused(status, reason, message)
+
+
+def _status(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,77 @@
+"""The kinds of objects that the operator deals with, and the key of a job."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from dglrun.contract import names
+
+Json = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """A DGLJob by namespace and name."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def of_job(cls, raw: Mapping[str, Any]) -> "Key":
+        """Key of a DGLJob object."""
+        return cls(raw["metadata"]["namespace"], raw["metadata"]["name"])
+
+    @classmethod
+    def of_owner(cls, child: Mapping[str, Any]) -> "Key | None":
+        """Key of the job that a child's label names, None without the label."""
+        name = (child["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+        return cls(child["metadata"]["namespace"], name) if name else None
+
+
+class Kind(Enum):
+    """A kind with its place in the API: (kind, API version, plural)."""
+
+    JOB = (names.KIND, f"{names.GROUP}/{names.VERSION}", names.PLURAL)
+    POD = ("Pod", "v1", "pods")
+    CONFIG_MAP = ("ConfigMap", "v1", "configmaps")
+    SERVICE = ("Service", "v1", "services")
+    SERVICE_ACCOUNT = ("ServiceAccount", "v1", "serviceaccounts")
+    ROLE = ("Role", "rbac.authorization.k8s.io/v1", "roles")
+    ROLE_BINDING = ("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings")
+    EVENT = ("Event", "v1", "events")
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "Kind":
+        """The kind of a rendered object."""
+        return next(kind for kind in cls if kind.value[0] == body["kind"])
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `<group>/<version>`."""
+        return self.value[1]
+
+    @property
+    def group(self) -> str:
+        """API group, empty for the core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def plural(self) -> str:
+        """Name in URLs."""
+        return self.value[2]
+
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        """URL path of the collection or of one object; all namespaces for None."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+
+
+CHILDREN = (
+    Kind.POD,
+    Kind.CONFIG_MAP,
+    Kind.SERVICE,
+    Kind.SERVICE_ACCOUNT,
+    Kind.ROLE,
+    Kind.ROLE_BINDING,
+)
+"""What a job owns; all of it is watched by the job label."""

@@ -1,0 +1,53 @@
+"""Prometheus metrics of the operator."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from dgl_operator.api.v1alpha1 import JobStatus, Phase
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The metrics in a registry of their own, so that tests do not share one."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.created = self._counter("jobs_created", "Jobs first seen by the operator")
+        self.succeeded = self._counter("jobs_succeeded", "Jobs that were Completed")
+        self.failed = Counter(
+            "dgl_operator_jobs_failed", "Jobs that Failed, by reason", ["reason"], registry=self._registry
+        )
+        self.errors = self._counter("reconcile_errors", "Reconciles that will be retried")
+        self.seconds = Histogram(
+            "dgl_operator_reconcile_seconds",
+            "Duration of one reconcile",
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+
+    def watch_depth(self, depth: Callable[[], float]) -> None:
+        """Show the queue's depth, read at each scrape."""
+        gauge = Gauge("dgl_operator_queue_depth", "Jobs waiting to be looked at", registry=self._registry)
+        gauge.set_function(depth)
+
+    def note(self, old: JobStatus, new: JobStatus, reason: str) -> None:
+        """Count the transition that a status write made."""
+        if old.phase is None:
+            self.created.inc()
+        if new.phase is old.phase:
+            return
+        if new.phase is Phase.COMPLETED:
+            self.succeeded.inc()
+        if new.phase is Phase.FAILED:
+            self.failed.labels(reason).inc()
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, what: str) -> Counter:
+        return Counter(f"dgl_operator_{name}", what, registry=self._registry)

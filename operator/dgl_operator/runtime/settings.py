@@ -1,0 +1,95 @@
+"""The operator's command line."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from dgl_operator.render.settings import Images
+
+RECONCILE_WORKERS = 8
+POD_CREATORS = 16
+"""Parallel pod creations over all jobs: the operator's share of the API server's attention."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens; port 0 switches it off."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the administrator chose.
+
+    Attributes:
+        namespaces: Namespaces that are watched; none for the whole cluster.
+        resync_seconds: Time between two full lists.
+    """
+
+    namespaces: tuple[str, ...]
+    images: Images
+    health: Address
+    metrics: Address
+    log_level: str
+    log_format: str
+    resync_seconds: float
+
+
+def parse(argv: Sequence[str] | None = None) -> Settings:
+    """Read the command line; a wrong one ends the process with code 2 and one line."""
+    found = _parser().parse_args(argv)
+    return Settings(
+        namespaces=tuple(dict.fromkeys(found.namespace)),
+        images=Images(found.watcher_loop_image, found.kubectl_download_image, found.init_image_pull_policy),
+        health=found.health_probe_bind_address,
+        metrics=found.metrics_bind_address,
+        log_level=found.log_level.upper(),
+        log_format=found.log_format,
+        resync_seconds=found.resync_period,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dgl-operator", description="Runs DGLJobs.", allow_abbrev=False)
+    parser.add_argument(
+        "--namespace", action="append", default=[], metavar="NS", help="watch only NS; repeatable"
+    )
+    parser.add_argument("--watcher-loop-image", default=_image("watcher-loop"), metavar="IMAGE")
+    parser.add_argument("--kubectl-download-image", default=_image("kubectl-download"), metavar="IMAGE")
+    parser.add_argument(
+        "--init-image-pull-policy", default="IfNotPresent", choices=("IfNotPresent", "Always", "Never")
+    )
+    parser.add_argument(
+        "--health-probe-bind-address", type=_address, default=":8081", metavar="HOST:PORT", help="0: off"
+    )
+    parser.add_argument(
+        "--metrics-bind-address", type=_address, default=":8080", metavar="HOST:PORT", help="0: off"
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-format", default="json", choices=("json", "plain"))
+    parser.add_argument("--resync-period", type=_seconds, default=300.0, metavar="SECONDS")
+    return parser
+
+
+def _image(name: str) -> str:
+    return f"docker.io/dgloperator/{name}:v{metadata.version('dgl-operator')}"
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
+    return Address(host.strip("[]"), int(port))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text!r}")
+    return seconds
