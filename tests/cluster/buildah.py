@@ -1,5 +1,6 @@
 """Build images where no engine runs: buildah with a storage of its own below the cache."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import base, commands, images, runtime, steps
+from tests.cluster import base, commands, images, runtime, steps, teardown
 from tests.cluster.images import Image
 from tests.cluster.places import REPOSITORY, Places
 
@@ -47,7 +48,7 @@ class Buildah:
         """Make the base image unless it is there; return what identifies it."""
         wanted = base.content()
         if self.content(images.BASE) != wanted:
-            with steps.step(f"make the base image {images.BASE} by debootstrap"):
+            with steps.step(f"make the base image {images.BASE} by debootstrap", long=True):
                 self._make_base(wanted)
         return wanted
 
@@ -87,6 +88,16 @@ class Buildah:
         store = self.places.buildah
         where = ("--root", store / "root", "--runroot", store / "run", "--storage-driver", "overlay")
         return ["buildah", *where, name, *argv]
+
+
+def release(places: Places) -> None:
+    """Unmount what a killed build left; a build that runs has the lock, and is left alone."""
+    lock = places.buildah / "lock"
+    if not lock.exists():
+        return
+    with lock.open("w") as held, contextlib.suppress(BlockingIOError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        teardown.unmount(places.buildah)
 
 
 def build_arguments(image: Image, content: str, mounts: Sequence[str], pip: Mapping[str, str]) -> list[str]:

@@ -166,13 +166,15 @@ def ensure(names: Iterable[str], places: Places) -> None:
         for name in names:
             module = MODULE[name]
             if not folder(module, places).is_dir():
-                with steps.step(f"build {name} {module.version} from Go modules"):
+                with steps.step(f"build {name} {module.version} from Go modules", long=True):
                     _build(module, places)
             _link(module, places)
 
 
 def _build(module: Module, places: Places) -> None:
     """Build aside and rename: a folder with the final name is always complete."""
+    if shutil.which("go") is None:
+        raise steps.StepError(f"no `go` on PATH: {module.name} is built from Go modules, by Go 1.26 or newer")
     env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     with tempfile.TemporaryDirectory(dir=places.tools, prefix=".building-") as aside:
         out = Path(aside) / "out"

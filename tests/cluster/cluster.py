@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.cluster import (
+    buildah,
     builds,
     certs,
     configs,
@@ -53,6 +54,7 @@ def down(places: Places) -> None:
             return
         with steps.step("take the node down"):
             teardown.clean(places, keep_images=False)
+            buildah.release(places)
 
 
 @contextmanager
@@ -180,7 +182,7 @@ def status(places: Places) -> dict[str, object]:
         "state": str(places.state),
         "kubeconfig": str(places.kubeconfig) if places.kubeconfig.exists() else None,
         "daemons": running,
-        "ready": bool(running) and kube.succeeds(places, "get", "--raw", "/readyz"),
+        "ready": places.kubeconfig.exists() and kube.succeeds(places, "get", "--raw", "/readyz"),
     }
 
 

@@ -63,7 +63,7 @@ def _bring(image: Image, maker: Engine, base: str, *, load: bool) -> None:
     if maker.content(image.tag) == content:
         steps.note(f"{image.tag} is up to date")
     else:
-        with steps.step(f"build {image.tag}"):
+        with steps.step(f"build {image.tag}", long=True):
             maker.build(image, content)
     if load:
         with steps.step(f"load {image.tag}"):

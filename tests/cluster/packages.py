@@ -37,13 +37,15 @@ def install(wanted: tuple[str, ...] = NODE) -> None:
     Raises:
         StepError: this host is not a Debian, or this user not root.
     """
+    if os.geteuid() != 0:
+        raise steps.StepError(
+            "a node of our own needs root; else start a Docker engine or name a cluster by KUBECONFIG"
+        )
     if shutil.which("dpkg-query") is None:
         raise steps.StepError("the node needs a Debian host: there is no dpkg-query")
     names = missing(wanted)
     if not names:
         return
-    if os.geteuid() != 0:
-        raise steps.StepError(f"missing Debian packages, and only root may install them: {' '.join(names)}")
     patient = ("-o", "DPkg::Lock::Timeout=600", "-q")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with steps.step(f"install Debian packages: {' '.join(names)}"):

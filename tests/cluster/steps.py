@@ -11,11 +11,16 @@ class StepError(Exception):
 
 
 @contextmanager
-def step(name: str) -> Iterator[None]:
-    """Print a line with the seconds that the block took; on a terminal also while it runs."""
+def step(name: str, *, long: bool = False) -> Iterator[None]:
+    """Print a line with the seconds that the block took.
+
+    Args:
+        name: what is being done.
+        long: say so at the start too where the output is no terminal, on which it always stands.
+    """
     on_terminal = sys.stdout.isatty()
-    if on_terminal:
-        print(f"    ...    {name}", end="", flush=True)
+    if on_terminal or long:
+        print(f"    ...    {name}", end="" if on_terminal else "\n", flush=True)
     start = time.monotonic()
     outcome = "FAILED "
     try:
