@@ -141,12 +141,12 @@ class Dispatch:
 
     def run(self) -> None:
         """Do what is not finished, then publish; collective."""
-        self.work = stages.look(self.options.out_dir, self.ranks.rank, self._fingerprint())
-        common = self._finished_everywhere()
         self.nodes = nodemap.read_nodes(
             self.graph, self.options.partitions_dir, self.owners.parts, self.ranks
         )
         self.say("assignment read")
+        self.work = stages.look(self.options.out_dir, self.ranks.rank, self._fingerprint())
+        common = self._finished_everywhere()
         edges = None if _GRAPH in common else self._read_edges()
         self._begin(common)
         self.sent = self._write_graphs(edges) if edges else self._sent_before()

@@ -1,0 +1,210 @@
+"""What stops a dispatch, what it leaves behind, and how the next run takes up the work."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dglrun.chunked.errors import DataError
+from dglrun.distribute import command, features, pipeline
+from dglrun.distribute.edges import EdgeReader
+from dglrun.distribute.pipeline import Options, dispatch
+from dglrun.distribute.ranks import Alone
+from tests.unit.pipeline.heterographs import a_toy
+from tests.unit.pipeline.threads import on_ranks
+
+
+def options(folder: Path, out: str = "out") -> Options:
+    return Options(folder, folder / "parts", folder.parent / out, save_orig_nids=True, save_orig_eids=True)
+
+
+def silently(wanted: Options, size: int = 1) -> None:
+    on_ranks(size, lambda ranks: dispatch(wanted, ranks, lambda _: None))
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def replace_line(path: Path, number: int, text: str) -> None:
+    lines = path.read_text().splitlines()
+    lines[number - 1] = text
+    path.write_text("\n".join(lines) + "\n")
+
+
+BAD_INPUTS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a missing edge file": (lambda d: (d / "n0-r0-n1-2.csv").unlink(), "n0-r0-n1-2.csv does not exist"),
+    "a missing assignment": (lambda d: (d / "parts/n1.txt").unlink(), "n1.txt: cannot be read"),
+    "a missing meta": (lambda d: (d / "parts/partition_meta.json").unlink(), "partition_meta.json: cannot"),
+    "a part out of range": (
+        lambda d: replace_line(d / "parts/n1.txt", 13, "3"),
+        r"n1.txt: line 13: expected a part from 0 to 2, got '3'",
+    ),
+    "a part that is no number": (
+        lambda d: replace_line(d / "parts/n0.txt", 30, "-1"),
+        r"n0.txt: line 30: expected a part from 0 to 2, got '-1'",
+    ),
+    "a line too few": (
+        lambda d: (d / "parts/n2.txt").write_text("0\n" * 6),
+        "n2.txt: expected 7 lines, one for each n2 node, got 6",
+    ),
+    "an ID out of range": (
+        lambda d: replace_line(d / "n0-r0-n1-1.csv", 4, "3 20"),
+        r"n0-r0-n1-1.csv: line 4: expected a destination ID from 0 to 19, got 20",
+    ),
+    "a bad row": (
+        lambda d: replace_line(d / "n0-r0-n1-2.csv", 2, "1 x"),
+        r"n0-r0-n1-2.csv: line 2: expected 2 integers with ' ' between them, got '1 x'",
+    ),
+    "a row too few": (
+        lambda d: (d / "n1-r1-n0-0.csv").write_text("0 0\n"),
+        "edges of n1:r1:n0: the metadata says 40 rows, the files have 27",
+    ),
+    "features of a strange type": (
+        lambda d: np.save(d / "n0-feat-1.npy", np.zeros((10, 3), np.uint32)),
+        "n0-feat-1.npy",
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_input_stops_before_anything_is_written(tmp_path: Path, case: str, size: int) -> None:
+    """One clear error on every rank, naming file and line; no output folder."""
+    spoil, message = BAD_INPUTS[case]
+    source = a_toy().write(tmp_path / "in", chunks=3)
+    spoil(source)
+
+    with pytest.raises(DataError, match=message):
+        silently(options(source), size)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_number_of_machines_that_does_not_divide_the_parts_is_refused(tmp_path: Path) -> None:
+    """As in DGL's dispatch; blank lines are no machines."""
+    source = a_toy(parts=3).write(tmp_path / "in")
+    (tmp_path / "ip").write_text("10.0.0.1\n\n10.0.0.2\n\n")
+    wanted = Options(source, source / "parts", tmp_path / "out", ip_config=tmp_path / "ip")
+
+    with pytest.raises(DataError, match="divides 3 parts, got 2"):
+        silently(wanted)
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, wanted: Options, after: int, size: int = 1) -> None:
+    """Run a dispatch that dies after some features."""
+    run, done = features.Stream.run, []
+
+    def dying(self: features.Stream, *args: Any) -> None:
+        if self.name == "n1/label":
+            raise MemoryError("died")
+        run(self, *args)
+        done.append(self.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(features.Stream, "run", dying)
+        with pytest.raises(MemoryError):
+            silently(wanted, size)
+    assert len(done) >= after
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_interrupted_run_resumes_by_finished_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Edges are not routed again, finished features not read again, and the bytes are the same."""
+    source = a_toy(parts=4).write(tmp_path / "in", chunks=2)
+    silently(options(source, "whole"), size)
+    interrupted(monkeypatch, options(source), 4, size)
+    assert not list((tmp_path / "out").glob("*.json"))
+    monkeypatch.setattr(EdgeReader, "read", None)
+    said: list[str] = []
+
+    on_ranks(size, lambda ranks: dispatch(options(source), ranks, said.append))
+
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert any("resumed: finished before: graph, orig_nids, node:n0/feat" in text for text in said)
+    assert not any("n0/feat written" in text for text in said)
+
+
+def test_work_on_other_input_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed input file makes the next run start anew."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    interrupted(monkeypatch, options(source), 4)
+    replace_line(source / "n0-r0-n1-0.csv", 1, "0 0")
+    said: list[str] = []
+
+    dispatch(options(source), Alone(), said.append)
+    silently(options(source, "fresh"))
+
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+    assert not any("resumed" in text for text in said)
+
+
+def test_work_with_a_damaged_file_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another size than recorded means that nothing is trusted."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    interrupted(monkeypatch, options(source), 4)
+    (tmp_path / "out/.dglrun-dispatch-0/part1/graph.dgl").write_bytes(b"cut")
+    said: list[str] = []
+
+    dispatch(options(source), Alone(), said.append)
+
+    assert not any("resumed" in text for text in said)
+
+
+def test_a_second_dispatch_replaces_the_first(tmp_path: Path) -> None:
+    """The folder holds the new parts and nothing of the old ones' making."""
+    silently(options(a_toy(seed=1).write(tmp_path / "one")))
+    second = a_toy(seed=2).write(tmp_path / "two")
+
+    silently(options(second))
+    silently(options(second, "fresh"))
+
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+def test_leftovers_of_more_ranks_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted run on three ranks leaves nothing after a run on one."""
+    source = a_toy(parts=4).write(tmp_path / "in")
+    interrupted(monkeypatch, options(source), 4, size=3)
+
+    silently(options(source))
+
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_the_command_says_what_is_wrong_and_returns_65(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit codes never lie: bad data is 65, one line on stderr."""
+    source = a_toy().write(tmp_path / "in")
+    (source / "parts/n0.txt").write_text("0\n")
+
+    code = run_command(source, tmp_path / "out")
+
+    assert code == 65
+    assert "n0.txt: expected 30 lines, one for each n0 node, got 1" in capsys.readouterr().err
+
+
+def test_a_broken_disk_is_74_and_a_bug_70(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The world's errors and ours have their own codes."""
+    source = a_toy().write(tmp_path / "in")
+    (tmp_path / "file").write_text("")
+
+    assert run_command(source, tmp_path / "file" / "out") == 74
+    monkeypatch.setattr(pipeline.Dispatch, "run", lambda self: 1 / 0)
+    assert run_command(source, tmp_path / "out") == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def run_command(source: Path, out: Path, *more: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    folders = ["--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out)]
+    return command.run(parser.parse_args(["dispatch", *folders, *more]))

@@ -1,0 +1,109 @@
+"""Dispatch on real MPI ranks, and DGL's own loader on what it wrote."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.pipeline.heterographs import Toy, a_toy
+
+ROOT = Path(__file__).parents[3]
+NEEDS_MPI = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on PATH")
+
+
+def dispatch(source: Path, out: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    folders = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
+    argv = (sys.executable, "-m", "dglrun.distribute", *folders, *more)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    ("ranks", "toy"), [(2, a_toy(1, parts=4)), (3, a_toy(2, parts=2)), (4, a_toy(3, (5, 1, 2), (9, 3), 8))]
+)
+def test_mpi_ranks_write_what_one_process_writes(tmp_path: Path, ranks: int, toy: Toy) -> None:
+    """More parts than ranks, fewer parts than ranks, parts without nodes."""
+    source = toy.write(tmp_path / "in", chunks=3)
+    flags = ("--save-orig-nids", "--save-orig-eids")
+    assert dispatch(source, tmp_path / "one", *flags).returncode == 0
+
+    ended = dispatch(source, tmp_path / "many", "--ranks", str(ranks), *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "one") == contents(tmp_path / "many")
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_bad_input_of_one_rank_ends_all_with_65(tmp_path: Path) -> None:
+    """The reason is said once, by file and line."""
+    source = a_toy().write(tmp_path / "in", chunks=2)
+    (source / "n0-r0-n1-1.csv").write_text("0 0\n" * 44 + "99 0\n")
+
+    ended = dispatch(source, tmp_path / "out", "--ranks", "2")
+
+    assert ended.returncode == 65
+    assert ended.stderr.count("n0-r0-n1-1.csv: line 45: expected a source ID from 0 to 29, got 99") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
+    """A rank that cannot write ends the others instead of leaving them waiting."""
+    source = a_toy().write(tmp_path / "in")
+    (tmp_path / "file").write_text("")
+
+    ended = dispatch(source, tmp_path / "file" / "out", "--ranks", "2")
+
+    assert ended.returncode == 74
+    assert "Not a directory" in ended.stderr
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
+    """--process-group-timeout holds for every collective."""
+    program = (
+        "import signal; from dglrun.distribute.ranks import Mpi; ranks = Mpi(0.5);"
+        "signal.pause() if ranks.rank else ranks.gather(0)"
+    )
+    argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", program)
+
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.returncode == 124
+    assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+
+
+LOADER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import dgl
+for part in range(int(sys.argv[2])):
+    graph, _, _, book, name, ntypes, _ = dgl.distributed.load_partition(sys.argv[1], part)
+    assert name == "toy" and graph.num_nodes() == len(graph.ndata["_ID"])
+"""
+
+
+@pytest.mark.dgl
+@pytest.mark.parametrize("toy", [a_toy(1), a_toy(2, (3, 0, 9), (0, 0, 5, 12), 6)])
+@pytest.mark.parametrize("formats", ["coo", "csc", "coo,csc,csr"])
+def test_dgl_loads_every_part_with_its_own_checks_on(tmp_path: Path, toy: Toy, formats: str) -> None:
+    """DGL_DIST_DEBUG makes load_partition verify IDs, types and ranges; empty parts included."""
+    source = toy.write(tmp_path / "in", chunks=2)
+    assert dispatch(source, tmp_path / "out", "--graph-formats", formats).returncode == 0
+
+    argv = (sys.executable, "-c", LOADER, str(tmp_path / "out/toy.json"), str(toy.parts))
+    env = os.environ | {"DGL_DIST_DEBUG": "1", "DGLBACKEND": "pytorch"}
+    ended = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120, check=False)
+
+    assert ended.returncode == 0, ended.stderr
