@@ -88,14 +88,15 @@ def _one(role: Role) -> Rule:
 
 def _absent(role: Role, modes: tuple[Mode, ...], why: str) -> Rule:
     """A role that the mode would ignore is refused: nothing the user wrote is dropped silently."""
+    named = " or ".join(mode.value for mode in modes)
     listed = "[" + ", ".join(f"'{mode.value}'" for mode in modes) + "]"
     return Rule(
         at="spec",
         cel=f"!(self.partitionMode in {listed}) || !('{role.value}' in self.dglReplicaSpecs)",
         holds=lambda job: job.spec.partition_mode not in modes or job.spec.dgl_replica_specs.of(role) is None,
-        message=f"expected no {role.value}, since {why}",
-        found=lambda job: f"one with partitionMode {job.spec.partition_mode.value}",
-        found_cel="'one with partitionMode ' + self.partitionMode",
+        message=f"expected no {role.value} with partitionMode {named}, since {why}",
+        found=lambda job: f"one with {job.spec.partition_mode.value}",
+        found_cel="'one with ' + self.partitionMode",
         field=".dglReplicaSpecs",
         reason=Reason.FORBIDDEN,
     )
@@ -133,13 +134,13 @@ RULES = (
         cel="self.partitionMode == 'Skip' || 'Worker' in self.dglReplicaSpecs",
         holds=lambda job: not job.spec.partition_mode.has_workers or _replicas(job, Role.WORKER) > 0,
         message="expected a Worker, since only partitionMode Skip trains without workers",
-        found=lambda job: f"none with partitionMode {job.spec.partition_mode.value}",
-        found_cel="'none with partitionMode ' + self.partitionMode",
+        found=lambda job: f"none with {job.spec.partition_mode.value}",
+        found_cel="'none with ' + self.partitionMode",
         field=".dglReplicaSpecs",
         reason=Reason.REQUIRED,
     ),
     _absent(Role.WORKER, (Mode.SKIP,), "the launcher trains alone"),
-    _absent(Role.PARTITIONER, (Mode.SKIP, Mode.DIST_PARMETIS), "there is no partitioner pod"),
+    _absent(Role.PARTITIONER, (Mode.SKIP, Mode.DIST_PARMETIS), "there is no partitioner pod then"),
 )
 
 

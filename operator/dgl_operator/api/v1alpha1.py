@@ -158,7 +158,7 @@ class JobSpec(Model):
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     """Which pods are deleted when the job has ended: those still Running, None or All."""
     slots_per_worker: int = Field(default=1, ge=1)
-    """Written as slots=<n> on each worker's line of the hostfile. Cannot be changed after creation."""
+    """Written as slots=N on each worker's line of the hostfile. Cannot be changed after creation."""
     dgl_replica_specs: ReplicaSpecs
     """The pods of each role. Cannot be changed after creation."""
 

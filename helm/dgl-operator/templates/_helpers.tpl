@@ -1,0 +1,52 @@
+{{- define "dgl-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "dgl-operator.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dgl-operator.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "dgl-operator.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is required when serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dgl-operator.selectorLabels" -}}
+app: dgl-operator
+app.kubernetes.io/name: {{ include "dgl-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "dgl-operator.labels" -}}
+{{ include "dgl-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end -}}
+
+{{/* Full name of an image; takes a dict of `root` and `image`. */}}
+{{- define "dgl-operator.image" -}}
+{{- $registry := default .root.Values.images.registry .image.registry -}}
+{{- $tag := default (printf "v%s" .root.Chart.AppVersion) .image.tag -}}
+{{- printf "%s/%s:%s" $registry .image.repository $tag -}}
+{{- end -}}
+
+{{/* The namespaces whose jobs are run, as a JSON list; empty for the whole cluster. */}}
+{{- define "dgl-operator.namespaces" -}}
+{{- if eq .Values.scope "namespace" -}}
+{{- default (list .Release.Namespace) .Values.namespaces | toJson -}}
+{{- else -}}
+{{- if .Values.namespaces -}}
+{{- fail "namespaces: expected none with scope cluster; set scope=namespace to limit the operator to them" -}}
+{{- end -}}
+[]
+{{- end -}}
+{{- end -}}
