@@ -6,9 +6,8 @@ and ends Failed when a sidecar does (pod phase, KEP-753).
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from dglrun.contract import env, names
@@ -106,7 +105,7 @@ class Observed:
     """
 
     pods: tuple[Pod, ...] = ()
-    objects: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
+    objects: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, children: Iterable[Mapping[str, Any]], uid: str) -> "Observed":

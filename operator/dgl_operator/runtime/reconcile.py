@@ -148,11 +148,12 @@ class Reconciler:
         return None if _is_leaving(raw) else (raw, View.of(raw, self._store.children(key)))
 
     def _act(self, raw: Json, view: View, decision: Decision) -> Outcome:
-        problem = None
+        problem, seen = None, view.seen
         if not decision.phase.is_final:
             problem = self._provide(view, decision)
-            decision = _with_problem(view, decision, problem)
-        outcome = self._report(raw, decision, status.count(view.job, view.seen), view.said)
+            decision = _with_problem(decision, problem)
+            seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
+        outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
         for pod in decision.drop:
             self._cluster.delete(Kind.POD, raw["metadata"]["namespace"], pod.name, pod.uid)
         return Outcome(retry=True) if problem and not decision.phase.is_final else outcome
@@ -239,7 +240,7 @@ def _is_leaving(raw: Json) -> bool:
     return "deletionTimestamp" in raw["metadata"]
 
 
-def _with_problem(view: View, decision: Decision, problem: Problem | None) -> Decision:
+def _with_problem(decision: Decision, problem: Problem | None) -> Decision:
     """Turn what prevents the job into its status; a template that is no pod ends it."""
     if problem is None:
         return decision

@@ -1,0 +1,169 @@
+"""An API server in memory for the tests of reconcile: UIDs, versions, name clashes, preconditions, quota.
+
+It is no proof of server-side apply or RBAC: those are proved on a real API server (tests/integration).
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dgl_operator.runtime.cluster import AlreadyExists, ClusterBusy, Conflict, Listing, NotFound, Refused
+from dgl_operator.runtime.kinds import Json, Key, Kind
+from dglrun.contract import names
+
+
+class MemoryCluster:
+    """Objects by kind, namespace and name, and a journal of all writes.
+
+    Attributes:
+        writes: `<verb> <Kind> <name>` for each write that was accepted.
+        reads: The same for each read.
+        admit: Called with each object before it is created; raises to refuse it.
+        events: Posted Events.
+        is_down: Whether every request fails.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[Kind, str, str], Json] = {}
+        self.writes: list[str] = []
+        self.reads: list[str] = []
+        self.events: list[Json] = []
+        self.admit: Callable[[Json], None] = lambda _body: None
+        self.is_down = False
+        self._version = 0
+
+    def add(self, body: Json) -> Json:
+        """Put an object there as somebody else would."""
+        stored = self._stamp(copy.deepcopy(body), new=True)
+        self.objects[_place(stored)] = stored
+        return stored
+
+    def set_pod_status(self, namespace: str, name: str, status: Mapping[str, Any]) -> Json:
+        """Play the kubelet."""
+        pod = self.objects[Kind.POD, namespace, name]
+        return self._store({**pod, "status": dict(status)})
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> Json:
+        """Delete an object as somebody else would."""
+        return self.objects.pop((kind, namespace, name))
+
+    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
+        """See `Cluster`."""
+        self._read("list", kind, job or "*")
+        found = [
+            copy.deepcopy(item)
+            for (of, place, _), item in self.objects.items()
+            if of is kind and namespace in (None, place) and _is_listed(kind, item, job)
+        ]
+        return Listing(tuple(found), self._version)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """See `Cluster`."""
+        self._read("get", kind, name)
+        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+
+    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+        """See `Cluster`."""
+        self._check_up()
+        if _place(body) in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", f"{body['metadata']['name']} already exists")
+        self.admit(body)
+        stored = self._stamp(copy.deepcopy(body), new=True)
+        if rehearse:
+            return stored
+        self._note("create", body)
+        return self._store(stored)
+
+    def apply(self, body: Json, uid: str) -> Json:
+        """See `Cluster`; merges, which is enough where we own all fields."""
+        actual = self._mine(_place(body), uid)
+        self._note("apply", body)
+        return self._store(_merged(actual, body))
+
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """See `Cluster`."""
+        self._check_up()
+        actual = self.objects.get((kind, namespace, name))
+        if actual is not None:
+            self._note("annotate", actual)
+            self._store(_merged(actual, {"metadata": {"annotations": dict(annotations)}}))
+
+    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """See `Cluster`."""
+        self._check_up()
+        actual = self.objects.get((kind, namespace, name))
+        if actual is not None and actual["metadata"]["uid"] == uid:
+            self._note("delete", actual)
+            del self.objects[kind, namespace, name]
+
+    def write_status(self, key: Key, uid: str, status: Json) -> Json:
+        """See `Cluster`."""
+        actual = self._mine((Kind.JOB, *key), uid)
+        self._note("status", actual)
+        return self._store({**actual, "status": copy.deepcopy(status)})
+
+    def post_event(self, body: Json) -> None:
+        """See `Cluster`."""
+        self._check_up()
+        self.events.append(body)
+
+    def _mine(self, place: tuple[Kind, str, str], uid: str) -> Json:
+        self._check_up()
+        actual = self.objects.get(place)
+        if actual is None:
+            raise NotFound(404, "NotFound", f"{place[2]} not found")
+        if actual["metadata"]["uid"] != uid:
+            raise Conflict(409, "Conflict", f"{place[2]} has another uid")
+        return actual
+
+    def _check_up(self) -> None:
+        if self.is_down:
+            raise ClusterBusy("the API server is down")
+
+    def _read(self, verb: str, kind: Kind, name: str) -> None:
+        self._check_up()
+        self.reads.append(f"{verb} {kind.value[0]} {name}")
+
+    def _note(self, verb: str, body: Mapping[str, Any]) -> None:
+        self.writes.append(f"{verb} {body['kind']} {body['metadata']['name']}")
+
+    def _store(self, body: Json) -> Json:
+        stored = self._stamp(copy.deepcopy(body), new=False)
+        self.objects[_place(stored)] = stored
+        return copy.deepcopy(stored)
+
+    def _stamp(self, body: Json, *, new: bool) -> Json:
+        self._version += 1
+        metadata = {**body["metadata"], "resourceVersion": str(self._version)}
+        if new:
+            metadata.setdefault("uid", f"uid-{self._version}")
+        return {**body, "metadata": metadata}
+
+
+def over_quota(kind: str) -> Callable[[Json], None]:
+    """Admit no object of this kind, as a spent quota does."""
+
+    def admit(body: Json) -> None:
+        if body["kind"] == kind:
+            name = body["metadata"]["name"]
+            raise Refused(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: small')
+
+    return admit
+
+
+def _place(body: Mapping[str, Any]) -> tuple[Kind, str, str]:
+    return Kind.of(body), body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def _is_listed(kind: Kind, item: Json, job: str | None) -> bool:
+    label = (item["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+    return kind is Kind.JOB or (label is not None and job in (None, label))
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:
+    merged = dict(old)
+    for key, value in new.items():
+        before = merged.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(before, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
+    return merged

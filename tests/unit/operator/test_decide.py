@@ -1,0 +1,378 @@
+"""The decision table: phase, milestones, wanted and unwanted pods from what is seen."""
+
+import pytest
+
+from dgl_operator.api.v1alpha1 import DGLJob, Phase
+from dgl_operator.domain import decide, report
+from dgl_operator.domain.decide import Decision
+from dgl_operator.domain.report import Report
+from dglrun.contract.names import Mode, Role
+from tests.support.jobs import (
+    Json,
+    a_job,
+    a_pod,
+    a_status,
+    ended,
+    observed,
+    running,
+    waiting,
+    workers_of,
+)
+
+LAUNCHER, PARTITIONER, WORKER = Role.LAUNCHER, Role.PARTITIONER, Role.WORKER
+
+
+def decided(job: DGLJob, *children: Json, stage: str | None = None) -> Decision:
+    said = report.read({"progress.json": f'{{"stage": "{stage}"}}'} if stage else {})
+    return decide.decide(job, observed(job, *children), said)
+
+
+def waiting_launcher(job: DGLJob, **given: object) -> Json:
+    """A launcher whose second init container waits."""
+    init = [ended("kubectl-download"), running("watcher-loop-partitioner")]
+    return a_pod(job, LAUNCHER, "Pending", containers=[waiting()], init=init, **given)  # type: ignore[arg-type]
+
+
+def truths(decision: Decision) -> set[str]:
+    return {fact.type for fact in decision.facts if fact.is_true}
+
+
+def cause(decision: Decision) -> tuple[str, str]:
+    failed = next(fact for fact in decision.facts if fact.type == decide.FAILED)
+    return failed.reason, failed.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "roles"),
+    [
+        (Mode.DGL_API, {LAUNCHER, PARTITIONER}),
+        (Mode.PARMETIS, {LAUNCHER, PARTITIONER}),
+        (Mode.DIST_PARMETIS, {LAUNCHER, WORKER}),
+        (Mode.SKIP, {LAUNCHER}),
+    ],
+)
+def test_a_new_job_wants_the_pods_that_its_mode_begins_with(mode: Mode, roles: set[Role]) -> None:
+    """Workers would idle for hours beside a partitioner; DistParMETIS partitions on them."""
+    decision = decided(a_job(mode=mode))
+
+    assert (decision.phase, decision.roles) == (Phase.PENDING, roles)
+
+
+def test_a_job_is_starting_once_an_init_container_runs() -> None:
+    """Nothing runs while it is Pending."""
+    job = a_job()
+
+    decision = decided(job, waiting_launcher(job), a_pod(job, PARTITIONER, "Pending", containers=[waiting()]))
+
+    assert decision.phase is Phase.STARTING
+
+
+def test_a_job_is_partitioning_while_the_partitioner_runs() -> None:
+    """The workers wait for it."""
+    job = a_job()
+
+    decision = decided(job, waiting_launcher(job), a_pod(job, PARTITIONER))
+
+    assert (decision.phase, decision.roles) == (Phase.PARTITIONING, {LAUNCHER, PARTITIONER})
+
+
+def test_workers_are_wanted_once_the_partitioner_has_succeeded() -> None:
+    """The partitioner's end is the verified delivery."""
+    job = a_job()
+
+    decision = decided(job, waiting_launcher(job), a_pod(job, PARTITIONER, "Succeeded"))
+
+    assert (decision.phase, decision.roles) == (Phase.PARTITIONED, {LAUNCHER, WORKER})
+    assert decide.PARTITIONED in truths(decision)
+
+
+def test_a_partitioner_deleted_after_its_delivery_is_not_missed() -> None:
+    """The milestone is kept in the status."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+
+    decision = decided(job, waiting_launcher(job))
+
+    assert (decision.phase, decision.roles) == (Phase.PARTITIONED, {LAUNCHER, WORKER})
+
+
+def test_a_job_is_training_once_the_launchers_main_container_runs() -> None:
+    """The launcher's init containers have let it go."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+
+    decision = decided(job, a_pod(job, LAUNCHER), *workers_of(job, ready=True))
+
+    assert decision.phase is Phase.TRAINING
+    assert {decide.LAUNCHER_STARTED, decide.WORKERS_READY} <= truths(decision)
+
+
+@pytest.mark.parametrize(
+    ("stage", "phase", "partitioned"),
+    [
+        (None, Phase.PARTITIONING, False),
+        ("Partitioning", Phase.PARTITIONING, False),
+        ("Dispatching", Phase.PARTITIONED, True),
+        ("Training", Phase.TRAINING, True),
+        ("Collecting", Phase.TRAINING, True),
+    ],
+)
+def test_dist_parmetis_takes_its_phase_from_the_launchers_report(
+    stage: str | None, phase: Phase, partitioned: bool
+) -> None:
+    """There is no partitioner pod to look at."""
+    job = a_job(mode=Mode.DIST_PARMETIS)
+
+    decision = decided(job, a_pod(job, LAUNCHER), *workers_of(job, ready=True), stage=stage)
+
+    assert decision.phase is phase
+    assert (decide.PARTITIONED in truths(decision)) is partitioned
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_one_look_after_the_launcher_succeeded_the_job_is_completed(mode: Mode) -> None:
+    """Skip jobs too (defect 2), from whatever the last status said (defect 3)."""
+    job = a_job(mode=mode, status=a_status("Starting"))
+
+    decision = decided(job, a_pod(job, LAUNCHER, "Succeeded"))
+
+    assert decision.phase is Phase.COMPLETED
+
+
+def test_a_launcher_that_fails_with_no_worker_running_fails_the_job() -> None:
+    """No earlier milestone hides a final outcome (defect 4)."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+
+    decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=7, message="no workers")]))
+
+    assert decision.phase is Phase.FAILED
+    assert cause(decision) == (
+        "TrainingFailed",
+        "pod sage-launcher, container main, exit code 7: no workers",
+    )
+
+
+def test_a_phase_never_moves_back() -> None:
+    """A launcher that the kubelet reports as waiting again does not undo the training."""
+    job = a_job(status=a_status("Training", decide.PARTITIONED, decide.LAUNCHER_STARTED))
+
+    decision = decided(job, waiting_launcher(job), *workers_of(job, ready=True))
+
+    assert decision.phase is Phase.TRAINING
+
+
+def test_a_failed_partitioner_is_the_cause_and_not_the_launcher_that_noticed() -> None:
+    """Failures spread within a second; finish times have whole ones."""
+    job = a_job(status=a_status("Partitioning"))
+    partitioner = a_pod(
+        job, PARTITIONER, "Failed", containers=[ended(code=3, message="no data", at="2026-11-21T11:59:00Z")]
+    )
+    launcher = a_pod(
+        job,
+        LAUNCHER,
+        "Failed",
+        containers=[waiting()],
+        init=[ended("watcher-loop-partitioner", 75, "sage-partitioner failed", at="2026-11-21T11:59:01Z")],
+    )
+
+    decision = decided(job, launcher, partitioner)
+
+    assert cause(decision) == (
+        "PartitionFailed",
+        "pod sage-partitioner, container main, exit code 3: no data",
+    )
+
+
+def test_a_launcher_that_fails_long_before_a_worker_is_the_cause() -> None:
+    """Workers that are ended after it are its consequence."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended(code=1, at="2026-11-21T11:00:00Z")])
+    worker = a_pod(job, WORKER, "Failed", containers=[ended(code=143, at="2026-11-21T11:00:30Z")])
+
+    assert cause(decided(job, launcher, worker, a_pod(job, WORKER, index=1)))[1].startswith(
+        "pod sage-launcher,"
+    )
+
+
+@pytest.mark.parametrize("reached", [decide.LAUNCHER_STARTED, decide.WORKERS_READY])
+def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> None:
+    """It is never made anew with an empty disk (defect 20)."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED, reached))
+
+    decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER, index=0))
+
+    assert cause(decision) == ("PodLost", "pod sage-worker-1 is gone; what it held cannot be restored")
+
+
+def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
+    """An evicted image pull costs nothing."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+
+    decision = decided(job, waiting_launcher(job), a_pod(job, WORKER, "Pending", index=0))
+
+    assert (decision.phase, decision.roles) == (Phase.PARTITIONED, {LAUNCHER, WORKER})
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Partitioning", "Partitioned", "Training"])
+def test_a_launcher_that_is_gone_fails_the_job(phase: str) -> None:
+    """Its dataset volume went with it (defect 20)."""
+    job = a_job(status=a_status(phase))
+
+    assert cause(decided(job, a_pod(job, PARTITIONER)))[0] == "PodLost"
+
+
+def test_a_partitioner_that_is_gone_while_it_worked_fails_the_job() -> None:
+    """Hours of partitioning are not silently begun again."""
+    job = a_job(status=a_status("Partitioning"))
+
+    assert cause(decided(job, waiting_launcher(job))) == (
+        "PodLost",
+        "pod sage-partitioner is gone; what it held cannot be restored",
+    )
+
+
+def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
+    """Its grace period would only delay the news."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    leaving = a_pod(job, WORKER, index=1, deleting=True)
+
+    decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), leaving)
+
+    assert cause(decision)[1] == "pod sage-worker-1 is being deleted; what it held cannot be restored"
+
+
+def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
+    """The kubelet says which resource was short (defect 7)."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    evicted = a_pod(job, WORKER, "Failed", index=1, containers=[], reason="Evicted", message="low on memory")
+
+    decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), evicted)
+
+    assert cause(decision) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: low on memory")
+
+
+def test_a_lost_worker_is_the_cause_when_the_launcher_says_that_it_lost_one() -> None:
+    """After a while without an operator both are seen at once."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended(code=75, message="worker 1 vanished")])
+
+    assert cause(decided(job, launcher, a_pod(job, WORKER)))[0] == "PodLost"
+
+
+def test_a_container_that_ran_out_of_memory_is_named_so() -> None:
+    """137 alone would not say it."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    dead = a_pod(job, WORKER, "Failed", containers=[ended(code=137, reason="OOMKilled")])
+
+    decision = decided(job, a_pod(job, LAUNCHER), dead, a_pod(job, WORKER, index=1))
+
+    assert cause(decision) == (
+        "OOMKilled",
+        "pod sage-worker-0, container main, exit code 137 (SIGKILL), OOMKilled",
+    )
+
+
+def test_a_worker_that_ends_before_the_job_fails_it() -> None:
+    """Dglrun could start nothing in it."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    decision = decided(
+        job, a_pod(job, LAUNCHER), a_pod(job, WORKER, "Succeeded"), a_pod(job, WORKER, index=1)
+    )
+
+    assert cause(decision)[0] == "PodFailed"
+    assert "must live until the job ends" in cause(decision)[1]
+
+
+def test_an_image_name_that_cannot_be_one_fails_the_job() -> None:
+    """Other pull problems may pass; this one cannot."""
+    job = a_job()
+    stuck = a_pod(
+        job,
+        LAUNCHER,
+        "Pending",
+        containers=[waiting(reason="InvalidImageName", message="couldn't parse 'A B'")],
+    )
+
+    assert cause(decided(job, stuck)) == (
+        "InvalidImageName",
+        "pod sage-launcher, container main: couldn't parse 'A B'",
+    )
+
+
+def test_an_image_that_cannot_be_pulled_is_shown_and_waited_for() -> None:
+    """Registries come back."""
+    job = a_job()
+    stuck = a_pod(
+        job, LAUNCHER, "Pending", containers=[waiting(reason="ImagePullBackOff", message="no such tag")]
+    )
+
+    decision = decided(job, stuck)
+
+    assert decision.phase is Phase.PENDING
+    assert decision.message == "ImagePullBackOff: pod sage-launcher, container main: no such tag"
+    assert decide.BLOCKED in truths(decision)
+
+
+def test_a_hindrance_that_has_passed_is_withdrawn() -> None:
+    """The condition stays as a record, with status False."""
+    job = a_job(status=a_status("Starting", decide.BLOCKED))
+
+    decision = decided(job, waiting_launcher(job))
+
+    assert (decide.BLOCKED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        ("Running", {"sage-launcher", "sage-partitioner"}),
+        ("All", set()),
+        ("None", {"sage-launcher", "sage-partitioner", "sage-worker-0", "sage-worker-1"}),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Completed", "Failed"])
+def test_clean_pod_policy_leaves_the_same_pods_after_any_outcome(
+    policy: str, left: set[str], phase: str
+) -> None:
+    """Running deletes what has not stopped, All everything, None nothing (defect 32)."""
+    job = a_job(cleanPodPolicy=policy, status=a_status(phase))
+    launcher = a_pod(job, LAUNCHER, "Succeeded" if phase == "Completed" else "Failed")
+    pods = [launcher, a_pod(job, PARTITIONER, "Succeeded"), *workers_of(job)]
+
+    decision = decided(job, *pods)
+
+    assert {pod["metadata"]["name"] for pod in pods} - {pod.name for pod in decision.drop} == left
+
+
+def test_clean_up_deletes_no_pod_twice() -> None:
+    """A pod in its grace period is on its way."""
+    job = a_job(status=a_status("Completed"))
+
+    assert decided(job, a_pod(job, WORKER, deleting=True)).drop == ()
+
+
+def test_a_launcher_with_a_sidecar_counts_as_running_for_the_clean_up() -> None:
+    """It would hold its node for ever."""
+    job = a_job(status=a_status("Completed"))
+    launcher = a_pod(job, LAUNCHER, "Running", containers=[ended(), running("proxy")])
+
+    assert [pod.name for pod in decided(job, launcher).drop] == ["sage-launcher"]
+
+
+def test_a_rejected_job_says_every_problem_at_once() -> None:
+    """The user mends all of them before the next try."""
+    decision = decide.reject("InvalidSpec", ["first", "second"])
+
+    assert (decision.phase, decision.message) == (Phase.FAILED, "InvalidSpec: first; second")
+    assert decision.roles == frozenset()
+
+
+def test_a_malformed_report_changes_no_phase() -> None:
+    """The job's own words are not trusted."""
+    job = a_job(status=a_status("Starting"))
+    said = report.read({"progress.json": "{"})
+
+    decision = decide.decide(job, observed(job, waiting_launcher(job)), said)
+
+    assert decision.phase is Phase.STARTING
+    assert (decide.REPORTED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
+    assert isinstance(said, Report)
