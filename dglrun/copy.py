@@ -23,16 +23,17 @@ RECEIVE = (
     "sh",
     "-c",
     f"""set -u
-target=$1; shift
+mkdir -p -- "$1" && cd -- "$1" || {{ echo "cannot write to $1"; exit {exitcodes.IO}; }}
+target=$(pwd); shift
 staging=$target/{STAGING}.$$
-fail() {{ echo "$1"; cd /; rm -rf -- "$staging"; exit {exitcodes.IO}; }}
-rm -rf -- "$target"/{STAGING}.* && mkdir -p -- "$staging" || fail "cannot write to $target"
+fail() {{ echo "$1"; cd "$target"; rm -rf -- "$staging"; exit {exitcodes.IO}; }}
+rm -rf -- "$target"/{STAGING}.* && mkdir -- "$staging" || fail "cannot write to $target"
 echo ready
 tar -x -o -f - -C "$staging" || fail "no checksum could be taken: tar could not unpack the stream"
 cd -- "$staging" || fail "cannot enter $staging"
 sha256sum -c {SUMS} >.dglrun-check 2>&1 || fail "checksum differs: $(grep -v ': OK$' .dglrun-check)"
 echo "sums $(sha256sum <{SUMS})"
-cd "$OLDPWD"
+cd "$target"
 for entry; do rm -rf -- "$target/$entry" || fail "cannot replace $target/$entry"; done
 for entry; do mv -- "$staging/$entry" "$target/$entry" || fail "cannot place $target/$entry"; done
 rm -rf -- "$staging"

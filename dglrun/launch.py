@@ -23,6 +23,7 @@ SERVERS_SECONDS = 30.0
 """Servers that have not ended so long after all trainers ended well are stopped."""
 STOP_SECONDS = 20.0
 """Until all workers have told that they are clean; their supervisors end them without us, too."""
+BYE_SECONDS = 3.0
 ATTEMPTS = 2
 """How often a supervisor is started again that could not be, if the world is not to blame."""
 _TICK = 0.2
@@ -102,10 +103,12 @@ class Training:
         self._follow(self._all_over, STOP_SECONDS)
 
     def close(self) -> None:
-        """Dismiss the supervisors."""
+        """Dismiss the supervisors, and wait a moment until they have left."""
         for link in self._links:
             link.tell({"do": "bye"})
+        deadline = time.monotonic() + BYE_SECONDS
         for link in self._links:
+            link.wait(deadline - time.monotonic())
             link.close()
 
     def _follow(self, until: Callable[[], bool], seconds: float | None = None) -> bool:

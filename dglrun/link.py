@@ -3,6 +3,7 @@
 import contextlib
 import json
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -110,6 +111,12 @@ class Link:
             self._inbox.put((self, {"kind": "checked", "why": gone(self.pod)}))
 
         threading.Thread(target=ask, daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the stream's own end: a dismissed supervisor closes it."""
+        if self._stream:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._stream.wait(max(0.0, seconds))
 
     def close(self) -> None:
         """End the stream."""

@@ -197,8 +197,10 @@ def _server_env(config: RunConfig, machine: int, index: int) -> dict[str, str]:
 
 
 def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: int) -> dict[str, str]:
+    nccl = {"NCCL_SOCKET_IFNAME": INTERFACE} if config.backend == "nccl" else {}
     return {
         **_common_env(config),
+        **nccl,
         "DGL_ROLE": "client",
         "DGL_GROUP_ID": "0",
         "RANK": str(first + index),

@@ -185,8 +185,7 @@ class Daemon:
             self._stop("all processes have ended")
 
     def _failure_of(self, child: Child, end: End) -> Failure:
-        cause = self._cause(child.pid)
-        words = cause["words"] if cause else "\n".join(child.tail)
+        words = self._words(child.pid, child)
         return Failure(child.process.name, end.code, f"ended with {end}", words, child.process.rank)
 
     def _cause(self, pid: int) -> dict[str, Any] | None:
@@ -195,6 +194,11 @@ class Daemon:
         except OSError:
             return None
         return cause
+
+    def _words(self, pid: int, child: Child) -> str:
+        """The traceback of a process, or the last lines of output and the cause it has told, if any."""
+        cause = (self._cause(pid) or {"words": ""})["words"]
+        return cause if "\n" in cause else "\n".join([*child.tail, cause]).rstrip()
 
     def _look_at_samplers(self) -> None:
         now = time.monotonic()
@@ -207,8 +211,7 @@ class Daemon:
 
     def _failure_of_sampler(self, death: Death) -> Failure:
         child = self._children[death.trainer]
-        cause = self._cause(death.pid)
-        words = cause["words"] if cause else "\n".join(child.tail)
+        words = self._words(death.pid, child)
         who = f"sampler of {child.process.name}"
         what = f"(process {death.pid}) ended with {death.end}"
         return Failure(who, death.end.code, what, words, child.process.rank)

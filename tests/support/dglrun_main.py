@@ -1,4 +1,4 @@
-"""dglrun's main with a file in place of the API server: `python -m tests.support.dglrun_main ROOT ARGS...`."""
+"""dglrun with a file for an API server: `python -m tests.support.dglrun_main ROOT ARGS...`."""
 
 import json
 import sys

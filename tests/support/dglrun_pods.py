@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
+MAIN: tuple[str, ...] = ("-m", "tests.support.dglrun_main")
+
 KUBECTL = """#!/bin/sh
 # exec -i -n NAMESPACE POD -c CONTAINER -- COMMAND...
 root=$(dirname "$0")
@@ -74,8 +76,8 @@ class Pods:
 
     def write_cluster(self, **changed: dict[str, Any] | None) -> None:
         """Say what the API server knows; pods set to None do not exist."""
-        running = {"state": {"running": {}}}
-        launcher = {"initContainerStatuses": [{"name": "watcher-loop-partitioner", **running}]}
+        watcher = {"name": "watcher-loop-partitioner", "state": {"running": {"startedAt": "now"}}}
+        launcher = {"initContainerStatuses": [watcher]}
         pods: dict[str, dict[str, Any] | None] = {f"{self.job}-launcher": {"phase": "Pending", **launcher}}
         for index, name in enumerate(self.names):
             ip = self.ips[index] if self.ips else "127.0.0.1"
@@ -107,7 +109,7 @@ class Pods:
         self, *args: str, phase: str | None = None, where: str = "launcher", **env: str
     ) -> Iterator[subprocess.Popen[str]]:
         """`dglrun <args>` in a pod; killed at the end if it still runs."""
-        argv = [sys.executable, "-m", "tests.support.dglrun_main", str(self.root), *args]
+        argv = [sys.executable, *MAIN, str(self.root), *args]
         process = subprocess.Popen(
             argv,
             cwd=self.root / f"{self.job}-{where}",
@@ -122,6 +124,8 @@ class Pods:
         finally:
             process.kill()
             process.wait()
+            if process.stdout:
+                process.stdout.close()
 
     def run(self, *args: str, phase: str | None = None, where: str = "launcher", **env: str) -> "Done":
         """`dglrun <args>` in a pod, to its end."""
@@ -173,7 +177,7 @@ class Pods:
 
     def _is_ours(self, path: Path, line: str) -> bool:
         try:
-            inside = Path(os.readlink(path / "cwd")).is_relative_to(self.root)
+            inside = (path / "cwd").readlink().is_relative_to(self.root)
         except OSError:
             return False
         return inside and "dglrun_main" not in line
