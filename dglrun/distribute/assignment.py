@@ -12,7 +12,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dglrun.chunked.errors import DataError
-from dglrun.distribute.ranges import Ints, part_dtype, share
+from dglrun.dglformat.ranges import Ints, part_dtype, share
 
 Array = NDArray[Any]
 

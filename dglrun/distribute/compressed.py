@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dglrun.dglformat.arrays import ArrayFile
-from dglrun.distribute.ranges import Ints
+from dglrun.dglformat.ranges import Ints
 
 Array = NDArray[Any]
 

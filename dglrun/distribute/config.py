@@ -8,7 +8,7 @@ from typing import Any
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.fileindex import FileIndex
 from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.distribute.ranges import Ranges
+from dglrun.dglformat.ranges import Ranges
 
 DISPATCH_NAME = "metadata.json"
 """The name that DGL's own dispatch gives to the JSON."""

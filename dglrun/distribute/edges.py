@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dglrun.chunked import read
 from dglrun.chunked.fileindex import FileIndex
 from dglrun.chunked.metadata import ChunkedGraph, FileSpec
+from dglrun.dglformat.ranges import Ints, Ranges, id_dtype, part_dtype, share
 from dglrun.distribute.nodemap import NodeMap
-from dglrun.distribute.ranges import Ints, Ranges, id_dtype, part_dtype, share
 from dglrun.distribute.ranks import Ranks
 from dglrun.distribute.route import Load, Owners, block_rows, route
 

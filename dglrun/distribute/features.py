@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dglrun.dglformat.arrays import ArrayFile
+from dglrun.dglformat.ranges import Ints
 from dglrun.distribute.halo import batches
-from dglrun.distribute.ranges import Ints
 from dglrun.distribute.ranks import Ranks
 from dglrun.distribute.route import Load, Owners, route
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.dglformat.ranges import Ints, Ranges
 from dglrun.distribute import assignment
 from dglrun.distribute.order import group
-from dglrun.distribute.ranges import Ints, Ranges
 from dglrun.distribute.ranks import Ranks, together
 
 Array = NDArray[Any]

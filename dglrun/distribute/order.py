@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dglrun.distribute.ranges import Ints
+from dglrun.dglformat.ranges import Ints
 
 Array = NDArray[Any]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from dglrun.dglformat.arrays import ArrayFile, ArraySpec
 from dglrun.dglformat.graphs import GraphSpec, graph_file
+from dglrun.dglformat.ranges import Ints, Ranges
 from dglrun.dglformat.tensors import tensor_file
 from dglrun.distribute import compressed
 from dglrun.distribute.edges import Chunk
 from dglrun.distribute.halo import batches, localise
-from dglrun.distribute.ranges import Ints, Ranges
 
 Array = NDArray[Any]
 

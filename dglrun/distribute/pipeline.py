@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dglrun.chunked import read
 from dglrun.chunked.metadata import ChunkedGraph, FileSpec
 from dglrun.dglformat.arrays import ArrayFile, ArraySpec
+from dglrun.dglformat.ranges import Ints, Ranges, share
 from dglrun.dglformat.tensors import tensor_file
 from dglrun.distribute import assignment, config, features, nodemap, stages
 from dglrun.distribute.edges import EdgeReader, Edges, Index
 from dglrun.distribute.partgraph import PartGraph
-from dglrun.distribute.ranges import Ints, Ranges, share
 from dglrun.distribute.ranks import Ranks, together
 from dglrun.distribute.route import Owners, block_rows
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dglrun.chunked.errors import DataError
+from dglrun.dglformat.ranges import Ints, part_dtype
 from dglrun.distribute.order import group
-from dglrun.distribute.ranges import Ints, part_dtype
 from dglrun.distribute.ranks import Ranks, raise_first
 
 Array = NDArray[Any]

@@ -1,0 +1,185 @@
+"""What must hold inside one part, whatever its source: DGL looks nodes and edges up by arithmetic.
+
+The rules are those that dgl.distributed relies on (its loader checks some, its server and sampler
+none): local number = ID minus the part's first ID, inner before halo, edges with their destination.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dglrun.dglformat.arrays import StoredArray
+from dglrun.dglformat.folder import PartitionFolder
+from dglrun.dglformat.graphs import StoredGraph
+from dglrun.dglformat.ranges import Ints, Ranges
+
+Array = NDArray[Any]
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class EdgeBlock:
+    """Some edges of a part: part-local end points and edge numbers."""
+
+    src: Ints
+    dst: Ints
+    edges: Ints
+
+
+def edge_blocks(graph: StoredGraph, layout: str | None = None) -> Iterator[EdgeBlock]:
+    """The edges of a part in blocks, from the given or the first of its formats."""
+    name = layout or next(iter(graph.formats))
+    found = graph.formats[name]
+    if name == "coo":
+        for start, src in found["src"].blocks(BLOCK):
+            dst = found["dst"].rows(start, start + len(src))
+            yield EdgeBlock(src, dst, np.arange(start, start + len(src)))
+        return
+    indptr = found["indptr"].rows(0, len(found["indptr"]))
+    for start, other in found["indices"].blocks(BLOCK):
+        at = np.arange(start, start + len(other))
+        row = np.searchsorted(indptr, at, side="right") - 1
+        numbers = found["eids"].rows(start, start + len(other)) if len(found["eids"]) else at
+        yield EdgeBlock(other, row, numbers) if name == "csc" else EdgeBlock(row, other, numbers)
+
+
+class PartChecks:
+    """The checks of one part; `problems` yields what is wrong."""
+
+    def __init__(self, folder: PartitionFolder, part: int) -> None:
+        self.folder = folder
+        self.part = part
+        self.graph = folder.graph(part)
+        self.inner_nodes = int(folder.nodes.counts[part].sum())
+        self.inner_edges = int(folder.edges.counts[part].sum())
+        self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
+
+    def problems(self) -> Iterator[str]:
+        """Say what is wrong with the part; nothing: every rule holds."""
+        for text in (*self._fields(), *self._nodes()):
+            yield f"part {self.part}: {text}"
+        if self.graph.num_nodes < self.inner_nodes:
+            return
+        for text in (*self._edges(), *self._orders(), *self._features("node"), *self._features("edge")):
+            yield f"part {self.part}: {text}"
+
+    def _fields(self) -> Iterator[str]:
+        for kind, fields, inner in (
+            ("node", self.graph.node_fields, self.inner_nodes),
+            ("edge", self.graph.edge_fields, self.inner_edges),
+        ):
+            ranges = self.folder.nodes if kind == "node" else self.folder.edges
+            if len(fields["_ID"]) < inner:
+                yield f"graph.dgl has {len(fields['_ID'])} {kind}s, the JSON gives it {inner}"
+            else:
+                yield from _field_problems(kind, fields, inner, ranges, self.part)
+
+    def _nodes(self) -> Iterator[str]:
+        start, stop = self.folder.nodes.bounds(self.part)
+        halo = self.node_ids[self.inner_nodes :]
+        if len(halo) and not (halo.min() >= 0 and halo.max() < self.folder.nodes.total):
+            yield f"halo node IDs: expected 0 to {self.folder.nodes.total - 1}, got others"
+        if ((halo >= start) & (halo < stop)).any():
+            yield "a halo node is the part's own"
+        if len(np.unique(halo)) != len(halo):
+            yield "a halo node is there twice"
+
+    def _edges(self) -> Iterator[str]:
+        """End points in one pass over the edges."""
+        used = np.zeros(self.graph.num_nodes, bool)
+        used[: self.inner_nodes] = True
+        found: dict[str, int] = {}
+        for block in edge_blocks(self.graph):
+            inside = (np.minimum(block.src, block.dst) >= 0) & (
+                np.maximum(block.src, block.dst) < self.graph.num_nodes
+            )
+            if not inside.all():
+                yield f"edge {_first(block, ~inside)}: an end point is no node of the part"
+                return
+            used[block.src] = used[block.dst] = True
+            for what, wrong in self._wrong_edges(block):
+                if wrong.any():
+                    found.setdefault(what, _first(block, wrong))
+        yield from (f"edge {edge}: {what}" for what, edge in found.items())
+        if not used.all():
+            yield f"halo node {int(np.flatnonzero(~used)[0])} is an end of no edge"
+
+    def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
+        inner = block.edges < self.inner_edges
+        yield "an inner edge ends at a halo node", inner & (block.dst >= self.inner_nodes)
+        yield "a halo edge ends at an inner node", ~inner & (block.dst < self.inner_nodes)
+        yield "its ends are not of its relation's types", self._wrong_types(block)
+
+    def _wrong_types(self, block: EdgeBlock) -> Array:
+        ids = self.graph.edge_fields["_ID"]
+        low, high = int(block.edges.min(initial=0)), int(block.edges.max(initial=-1)) + 1
+        etypes = self.folder.edges.types_of(ids.rows(low, high)[block.edges - low])
+        ends = np.array([self.folder.ends(at) for at in range(len(self.folder.etypes))]).reshape(-1, 2)
+        types = self.folder.nodes.types_of
+        src, dst = types(self.node_ids[block.src]), types(self.node_ids[block.dst])
+        wrong: Array = (ends[etypes, 0] != src) | (ends[etypes, 1] != dst)
+        return wrong
+
+    def _orders(self) -> Iterator[str]:
+        """In CSC the in-edges of each node must be sorted by type, as distributed sampling assumes."""
+        if "csc" not in self.graph.formats:
+            return
+        types = self.graph.edge_fields.get("_TYPE")
+        if types is None:
+            return
+        etypes = types.rows(0, len(types))
+        before = (-1, -1)
+        for block in edge_blocks(self.graph, "csc"):
+            rows = np.concatenate(([before[0]], block.dst))
+            kinds = np.concatenate(([before[1]], etypes[block.edges]))
+            if ((np.diff(rows) == 0) & (np.diff(kinds) < 0)).any():
+                yield "csc: in-edges of a node are not sorted by type"
+                return
+            before = (int(rows[-1]), int(kinds[-1]))
+
+    def _features(self, kind: str) -> Iterator[str]:
+        names = self.folder.ntypes if kind == "node" else self.folder.etypes
+        ranges = self.folder.nodes if kind == "node" else self.folder.edges
+        for name, stored in self.folder.features(self.part, kind).items():
+            owner = name.split("/")[0]
+            if owner not in names:
+                yield f"{kind} feature {name}: {owner} is no type of the graph"
+                continue
+            rows = int(ranges.counts[self.part, names.index(owner)])
+            if len(stored) != rows:
+                yield f"{kind} feature {name}: expected {rows} rows, got {len(stored)}"
+
+
+def _field_problems(
+    kind: str, fields: dict[str, StoredArray], inner: int, ranges: Ranges, part: int
+) -> Iterator[str]:
+    """Check `_ID`, `_TYPE` and `inner_...` against the ranges, block by block."""
+    first = ranges.bounds(part)[0]
+    for start, ids in fields["_ID"].blocks(BLOCK):
+        rows = np.arange(start, start + len(ids))
+        own = rows < inner
+        for what, wrong in _wrong_rows(kind, fields, ranges, ids, rows, own):
+            if wrong.any():
+                yield f"{kind} {int(rows[wrong][0])}: {what}"
+                return
+        if (ids[own] != rows[own] + first).any():
+            yield f"{kind}s {start} on: inner IDs do not count up from {first}"
+            return
+
+
+def _wrong_rows(
+    kind: str, fields: dict[str, StoredArray], ranges: Ranges, ids: Ints, rows: Ints, own: Array
+) -> Iterator[tuple[str, Array]]:
+    yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    yield f"inner_{kind} is wrong", fields[f"inner_{kind}"].rows(start, stop).astype(bool) != own
+    if "_TYPE" in fields:
+        yield "its _TYPE is not that of its ID", fields["_TYPE"].rows(start, stop) != ranges.types_of(ids)
+
+
+def _first(block: EdgeBlock, wrong: Array) -> int:
+    return int(block.edges[np.flatnonzero(wrong)[0]])
