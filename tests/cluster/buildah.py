@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.cluster import base, commands, images, runtime, steps, teardown
 from tests.cluster.images import Image
+from tests.cluster.layout import Layout
 from tests.cluster.places import REPOSITORY, Places
 
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -60,17 +61,15 @@ class Buildah:
 
     def deliver(self, name: str, tag: str, content: str) -> None:
         """Give an image to the node's container runtime, once for each content."""
-        folder = self.places.cache / "images"
-        folder.mkdir(parents=True, exist_ok=True)
-        archive = folder / f"{name}-{content}.tar"
-        if not archive.exists():
-            for old in folder.glob(f"{name}-{'[0-9a-f]' * 16}.tar"):
-                old.unlink()
-            making = archive.with_suffix(".making")
-            making.unlink(missing_ok=True)
-            commands.run(*self.command("push", "-q", tag, f"docker-archive:{making}:{tag}"))
-            making.rename(archive)
-        runtime.load(self.places, archive, tag)
+        images_here = Layout(self.places.cache / "images")
+        ref = f"{name}-{content}"
+        if images_here.find(ref) is None:
+            store = f"overlay@{self.places.buildah}/root+{self.places.buildah}/run"
+            as_it_is = ("copy", "-q", "--dest-oci-accept-uncompressed-layers")  # compressing takes longer
+            source, to = f"containers-storage:[{store}]{tag}", f"oci:{images_here.folder}:{ref}"
+            commands.run("skopeo", *as_it_is, source, to)
+            images_here.keep(ref)
+        runtime.load_image(self.places, images_here, ref, tag)
 
     def _make_base(self, content: str) -> None:
         tree = base.tree(self.places)

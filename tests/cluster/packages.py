@@ -20,6 +20,7 @@ NODE = (
     "nftables",
     "openssl",
     "runc",
+    "skopeo",
     "socat",
 )
 

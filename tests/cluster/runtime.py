@@ -1,10 +1,13 @@
 """What the tool asks of the container runtime: forget old containers, take images in."""
 
+import contextlib
 import re
+import subprocess
 from pathlib import Path
 
 from tests.cluster import builds, commands, daemons, node, steps
 from tests.cluster.daemons import Daemon
+from tests.cluster.layout import Descriptor, Layout
 from tests.cluster.places import Places
 
 
@@ -25,8 +28,11 @@ def wait(places: Places, daemon: Daemon) -> None:
 
 def ctr(places: Places, *argv: str | Path) -> tuple[int, str, str]:
     """Run the runtime's client in the namespace of Kubernetes."""
-    program = builds.program("ctr", places)
-    return commands.attempt(program, "--address", places.socket, "--namespace", "k8s.io", *argv)
+    return commands.attempt(*_client(places), *argv)
+
+
+def _client(places: Places) -> tuple[str | Path, ...]:
+    return (builds.program("ctr", places), "--address", places.socket, "--namespace", "k8s.io")
 
 
 def forget_containers(places: Places) -> None:
@@ -77,6 +83,47 @@ def load(places: Places, archive: Path, name: str) -> bool:
         raise steps.StepError(f"containerd does not take {archive} as {name}:\n{out}{err}")
     mark.write_text(content)
     return True
+
+
+def load_image(places: Places, images: Layout, ref: str, name: str) -> None:
+    """Import an image out of a layout unless the runtime has this very one.
+
+    Raises:
+        StepError: the runtime refused it.
+    """
+    descriptor = images.find(ref)
+    if descriptor is None:
+        raise steps.StepError(f"{images.folder} holds no {ref}")
+    if target(places, name) == descriptor["digest"]:
+        return
+    present = ctr(places, "content", "ls", "-q")[1].split()
+    code, said = _import(places, images, descriptor, name, present)
+    if code != 0:  # what was present may have been collected as garbage meanwhile
+        code, said = _import(places, images, descriptor, name, [])
+    if code != 0 or target(places, name) != descriptor["digest"]:
+        raise steps.StepError(f"containerd does not take {name}:\n{said}")
+
+
+def _import(
+    places: Places, images: Layout, descriptor: Descriptor, name: str, present: list[str]
+) -> tuple[int, str]:
+    argv = [*map(str, _client(places)), "images", "import", "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):
+            images.write(descriptor, name, present, process.stdin)
+            process.stdin.close()
+        said = process.stderr.read().decode(errors="replace")
+    return process.returncode, said
+
+
+def target(places: Places, name: str) -> str | None:
+    """Return the digest of what an image's name leads to, None when the runtime knows no such name."""
+    for line in ctr(places, "images", "ls", f"name=={name}")[1].splitlines()[1:]:
+        return line.split()[2]
+    return None
 
 
 def has(places: Places, name: str) -> bool:
