@@ -36,8 +36,7 @@ def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = 
         cluster: The API server; None: the one of this cluster.
         log: Where the last words go.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _terminate)
+    before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         return _workflow(argv, cluster)
     except RunError as error:
@@ -48,6 +47,9 @@ def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = 
     except Exception as error:
         words = traceback.format_exc()
         return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _workflow(argv: Sequence[str], cluster: "Cluster | None") -> int:

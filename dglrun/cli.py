@@ -14,7 +14,7 @@ COMMANDS = {
     "pack": "dglrun.pack",
     "chunk": "dglrun.chunked.command",
     "convert": "dglrun.convert.command",
-    "partition": "dglrun.partitioning.command",
+    "partition": "dglrun.assign.command",
     "dispatch": "dglrun.distribute.command",
     "verify": "dglrun.verify.command",
     "report": "dglrun.quality.command",

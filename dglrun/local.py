@@ -41,6 +41,9 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
     except Terminated:
         _end(process)
         raise
+    finally:
+        if process.stdout:
+            process.stdout.close()
     end = End(code if code >= 0 else 128 - code)
     if not end.is_good:
         name = " ".join(step.argv[1:2])

@@ -67,7 +67,7 @@ def pack(files: Iterable[Item], stream: IO[bytes]) -> Packed:
         tar.copybufsize = _BLOCK  # type: ignore[attr-defined]
         for item in files:
             digest, length = _add(tar, item)
-            sums += f"{digest}  {item.name}\n"
+            sums += f"{digest}  ./{item.name}\n"  # a file named - would be stdin to sha256sum
             count, size = count + 1, size + length
         info = tarfile.TarInfo(SUMS)
         info.size = len(sums.encode())
@@ -172,7 +172,7 @@ def _is_inside(name: str) -> bool:
 def _compare(found: dict[str, str], sums: str | None) -> None:
     if sums is None:
         raise PackError("the stream is not whole: its checksums are missing")
-    wanted = {line[66:]: line[:64] for line in sums.splitlines()}
+    wanted = {line[66:].removeprefix("./"): line[:64] for line in sums.splitlines()}
     wrong = [name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)]
     if wrong:
         raise PackError(f"checksum differs: {', '.join(sorted(wrong)[:5])}")

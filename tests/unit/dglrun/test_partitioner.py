@@ -117,7 +117,7 @@ def corrupting(pods: Pods, python: str) -> None:
         "data[600] ^= 0xFF",
         "data[0] ^= 0xFF",
         "del data[len(data) // 2 :]",
-        "data[:] = data.replace(b'  part1/graph.dgl', b'  part1/grabh.dgl')",
+        "data[:] = data.replace(b'  ./part1/graph.dgl', b'  ./part1/grabh.dgl')",
     ],
 )
 def test_a_corrupted_copy_is_refused(pods: Pods, how: str) -> None:
