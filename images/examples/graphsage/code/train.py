@@ -1,0 +1,62 @@
+"""Train GraphSAGE on the Debian package graph in one process: the baseline, and the Skip example."""
+
+import argparse
+import time
+from typing import Any
+
+import debian_data
+import dgl
+import sage
+import torch as th
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Train, judge, save."""
+    th.manual_seed(arguments.seed)
+    dgl.seed(arguments.seed)
+    graph = debian_data.load(arguments.dataset_url)
+    data, device = graph.ndata, sage.device(arguments.num_gpus)
+
+    def batches(mask: str, fan_out: tuple[int, ...], size: int) -> Any:
+        nodes = data[mask].nonzero().squeeze(1)
+        sampler = dgl.dataloading.NeighborSampler(list(fan_out))
+        shuffle = mask == "train_mask"
+        return dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=size, shuffle=shuffle)
+
+    def fetch(batch: sage.Batch) -> Any:
+        inputs, seeds, blocks = batch
+        x, y = data["features"][inputs], data["labels"][seeds]
+        return [block.to(device) for block in blocks], x.to(device), y.to(device)
+
+    classes = int(data["labels"].max()) + 1
+    model = sage.Sage((data["features"].shape[1], arguments.num_hidden, classes), arguments.dropout)
+    model = model.to(device)
+    optimizer = th.optim.Adam(model.parameters(), lr=arguments.lr)
+    loader = batches("train_mask", arguments.fan_out, arguments.batch_size)
+    epochs = []
+    for epoch in range(arguments.num_epochs):
+        start = time.monotonic()
+        losses = [sage.step(model, optimizer, *fetch(batch)) for batch in loader]
+        epochs.append({"loss": sum(losses) / len(losses), "seconds": time.monotonic() - start})
+        print(f"epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {epochs[-1]['seconds']:.1f} s")
+
+    evaluated = batches("test_mask", arguments.fan_out_eval, arguments.batch_size_eval)
+    right, count = sage.correct(model, evaluated, fetch).tolist()
+    majority = sage.majority_accuracy(data["labels"], data["train_mask"], data["test_mask"])
+    metrics = {"test_accuracy": right / count, "majority": majority, "world_size": 1, "epochs": epochs}
+    sage.save(model, {**metrics, "parameters": sage.digest(model)})
+    print(sage.final_words(right / count, majority))
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The flags."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset_url", help="dataset folder, or a package index by path or address")
+    parser.add_argument("--graph_name", help="not needed; so that one command line fits both trainings")
+    sage.add_arguments(parser)
+    parser.set_defaults(batch_size=1000)
+    return parser
+
+
+if __name__ == "__main__":
+    train(command_line().parse_args())
