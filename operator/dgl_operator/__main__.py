@@ -1,5 +1,7 @@
 """Entry point: `python -m dgl_operator` or `dgl-operator`."""
 
+import os
+import socket
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     chosen = settings.parse(argv)
     logs.configure(chosen.log_level, chosen.log_format)
+    # kopf would look up the user's name, which the arbitrary uid of a container need not have.
+    os.environ.setdefault("POD_ID", socket.gethostname())
     registry = kopf.get_default_registry()
     handlers.register(registry, Service(KubeCluster(), chosen))
     kopf.run(

@@ -20,7 +20,7 @@ def operator(*values: str) -> Kubectl:
     sets = [word for value in values for word in ("--set", value)]
     call(
         *(binary("helm"), "upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE),
-        *("--create-namespace", "--wait", "--timeout", "3m", *sets),
+        *("--create-namespace", "--take-ownership", "--force-conflicts", "--wait", "--timeout", "3m", *sets),
         timeout=240,
     )
     return Kubectl(NAMESPACE)
