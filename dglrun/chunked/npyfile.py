@@ -3,7 +3,7 @@
 Rows are read, not mapped: mapped pages would count as memory of the process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,3 +66,12 @@ def _rows(path: Path, head: Header, start: int, stop: int) -> Array:
         path, head.dtype, (stop - start) * width, offset=head.offset + start * width * head.dtype.itemsize
     )
     return flat.reshape(stop - start, *tail)
+
+
+def write(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: Iterable[Array]) -> None:
+    """Write an array that comes in blocks of rows; `shape` is that of the whole."""
+    with path.open("wb") as file:
+        fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}  # type: ignore[no-untyped-call]
+        npy.write_array_header_1_0(file, fields)  # type: ignore[no-untyped-call]
+        for block in rows:
+            file.write(np.ascontiguousarray(block, dtype).data)

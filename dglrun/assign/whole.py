@@ -1,0 +1,75 @@
+"""A chunked graph in one process: its CSR, and the assignment by a back end that is not distributed."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dglrun.assign import at_random, csr, metis, weights
+from dglrun.assign.files import Parts
+from dglrun.chunked import read
+from dglrun.chunked.errors import DataError
+from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.ids import IdMap
+
+Ints = npt.NDArray[np.int64]
+
+
+def graph_rows(graph: ChunkedGraph) -> csr.Csr:
+    """Rows of all nodes in homogeneous order.
+
+    Raises:
+        DataError: a bad edge row or an ID out of range, or too many nodes.
+    """
+    nodes = IdMap.of(graph.ntypes, graph.num_nodes)
+    if nodes.total >= csr.MAX_NODES:
+        raise DataError(f"{graph.name}: at most {csr.MAX_NODES - 1} nodes can be numbered, got {nodes.total}")
+    keys, at = np.empty(2 * sum(graph.num_edges), np.uint64), 0
+    for number, etype in enumerate(graph.etypes):
+        src_type, dst_type = graph.ends(etype)
+        limits = graph.num_nodes[src_type], graph.num_nodes[dst_type]
+        for src, dst in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[number], limits=limits):
+            at = _add(keys, at, src + nodes.offsets[src_type], dst + nodes.offsets[dst_type])
+    return csr.build(keys[:at], nodes.total, 0)
+
+
+def _add(keys: csr.Keys, at: int, src: Ints, dst: Ints) -> int:
+    """Append both half-edges of each edge, of a self-loop one; return the new end."""
+    keys[at : at + len(dst)] = csr.pack(dst, src, True)
+    at += len(dst)
+    others = src != dst
+    outgoing = csr.pack(src[others], dst[others], False)
+    keys[at : at + len(outgoing)] = outgoing
+    return at + len(outgoing)
+
+
+def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Parts]:
+    """Random parts of every type; one seed gives one assignment."""
+    rng = np.random.default_rng(seed)
+    pairs = zip(graph.ntypes, graph.num_nodes, strict=True)
+    return {ntype: at_random.assign(count, num_parts, rng) for ntype, count in pairs}
+
+
+def metis_parts(
+    graph: ChunkedGraph, num_parts: int, seed: int, balance: weights.Balance, imbalance: float
+) -> dict[str, Parts]:
+    """Parts of every type by METIS.
+
+    Raises:
+        BackendMissingError: no libmetis.
+        DataError: a bad edge row, or a graph that METIS cannot count.
+    """
+    lib = metis.load()
+    rows = graph_rows(graph)
+    types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
+    columns = weights.type_columns(graph.num_nodes, balance)
+    loads = weights.multi(columns, types, rows.in_degree, balance)
+    totals, largest = loads.sum(axis=0), loads.max(axis=0, initial=0)
+    bounds = weights.tolerances(totals, largest, num_parts, imbalance)
+    loads = weights.without_empty(loads, totals)
+    parts = metis.assign(lib, rows, loads, bounds[totals > 0], num_parts, seed)
+    return by_type(graph, parts)
+
+
+def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:
+    """Cut parts in homogeneous order by node type."""
+    ends = np.cumsum(graph.num_nodes)[:-1]
+    return dict(zip(graph.ntypes, np.split(parts, ends), strict=True))
