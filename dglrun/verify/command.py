@@ -64,7 +64,8 @@ def _source(folder: PartitionFolder, args: argparse.Namespace) -> Iterable[str]:
         raise DataError(f"{args.in_dir}: has other types than {folder.path}")
     assigned = read_assignment(args.partitions_dir, graph, folder) if args.partitions_dir else None
     keys: Keys
-    if all(folder.original_ids(part, kind) for part in range(folder.parts) for kind in ("node", "edge")):
+    ids = [folder.original_ids(part, kind) for part in range(folder.parts) for kind in ("node", "edge")]
+    if all(found is not None for found in ids):
         keys = OriginalIds(folder, graph)
     elif assigned is not None:
         keys = StableIds(folder, assigned)
