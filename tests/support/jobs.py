@@ -44,7 +44,7 @@ def a_raw_job(
     **spec: Any,
 ) -> Json:
     """A DGLJob as the API server stores it, without a status."""
-    command = {"command": ["dglrun"], "args": [word.format(workers=workers) for word in args]}
+    command: Json = {"command": ["dglrun"], "args": [word.format(workers=workers) for word in args]}
     replicas: Json = {"Launcher": {"replicas": 1, "template": launcher or a_template(**command)}}
     if mode is not Mode.SKIP:
         replicas["Worker"] = {"replicas": workers, "template": worker or a_template()}

@@ -1,5 +1,7 @@
 """Reading pods: containers are judged one by one, addresses are IPv4 or none."""
 
+from typing import Any
+
 import pytest
 
 from dgl_operator.domain.observed import Observed, Pod, Problem
@@ -9,8 +11,8 @@ from tests.support.jobs import a_job, a_pod, ended, observed, running, waiting
 JOB = a_job()
 
 
-def seen_pod(role: Role = Role.LAUNCHER, phase: str = "Running", **given: object) -> Pod:
-    return observed(JOB, a_pod(JOB, role, phase, **given)).pods[0]  # type: ignore[arg-type]
+def seen_pod(role: Role = Role.LAUNCHER, phase: str = "Running", **given: Any) -> Pod:
+    return observed(JOB, a_pod(JOB, role, phase, **given)).pods[0]
 
 
 def test_a_launcher_whose_main_container_ended_well_has_succeeded_while_its_sidecar_runs() -> None:
@@ -69,7 +71,7 @@ def test_pods_of_another_owner_are_not_seen() -> None:
         ({"podIPs": []}, None),
     ],
 )
-def test_an_address_is_ipv4_or_none(status: dict[str, object], ip: str | None) -> None:
+def test_an_address_is_ipv4_or_none(status: dict[str, Any], ip: str | None) -> None:
     """DGL takes no other family; dual-stack pods have both."""
     assert seen_pod(**status).ip == ip
 

@@ -1,0 +1,210 @@
+"""Every failure names its true cause, and pods that had work are never made anew."""
+
+import pytest
+
+from dgl_operator.runtime.kinds import Kind
+from tests.integration.conftest import Submit
+from tests.support.api_server import ApiServer, wait_for
+from tests.support.jobs import ended, waiting
+from tests.support.operator_process import OperatorProcess
+from tests.support.played_job import PlayedJob, a_played_job
+
+pytestmark = pytest.mark.integration
+
+
+def cause(job: PlayedJob) -> tuple[str, str]:
+    job.await_phase("Failed")
+    failed = job.condition("Failed")
+    return failed["reason"], failed["message"]
+
+
+def test_a_launcher_that_fails_names_container_code_and_last_words(
+    operator: OperatorProcess, submit: Submit, api: ApiServer
+) -> None:
+    """In the condition, the message and a warning event."""
+    job = submit().reach("Training")
+
+    job.play("launcher", "Failed", containers=[ended(code=7, message="worker-1 rank 1: NaN")])
+
+    words = "pod sage-launcher, container main, exit code 7: worker-1 rank 1: NaN"
+    assert cause(job) == ("TrainingFailed", words)
+    warning = wait_for("event", lambda: next(iter(_warnings(api, job)), None))
+    assert warning == ("TrainingFailed", words)
+    assert job.status["completionTime"]
+
+
+def _warnings(api: ApiServer, job: PlayedJob) -> list[tuple[str, str]]:
+    found = api.events(job.namespace, job.name)
+    return [(event["reason"], event["message"]) for event in found if event["type"] == "Warning"]
+
+
+def test_a_partitioner_that_fails_is_the_cause(operator: OperatorProcess, submit: Submit) -> None:
+    """Although the launcher's watcher ends right after it."""
+    job = submit().reach("Partitioning")
+    job.play("partitioner", "Failed", containers=[ended(code=3, message="no such dataset")])
+
+    assert cause(job) == (
+        "PartitionFailed",
+        "pod sage-partitioner, container main, exit code 3: no such dataset",
+    )
+
+
+@pytest.mark.parametrize("suffix", ["worker-1", "launcher"])
+def test_a_pod_lost_in_training_fails_the_job(operator: OperatorProcess, submit: Submit, suffix: str) -> None:
+    """Nothing is made anew (defect 20)."""
+    job = submit().reach("Training")
+
+    job.delete_pod(suffix)
+
+    reason, message = cause(job)
+    assert reason == "PodLost"
+    assert message.startswith(f"pod sage-{suffix} is")
+    job.await_pods("partitioner")
+
+
+def test_a_pod_lost_while_the_operator_was_down_fails_the_job(
+    operator: OperatorProcess, submit: Submit, start: object
+) -> None:
+    """What was reached stands in the status, not in the operator's memory."""
+    job = submit().reach("Training")
+    operator.kill()
+    job.delete_pod("worker-0")
+
+    start()  # type: ignore[operator]
+
+    assert cause(job)[0] == "PodLost"
+
+
+def test_an_evicted_worker_fails_the_job_with_the_nodes_words(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """And the clean-up applies (defect 7)."""
+    job = submit().reach("Training")
+
+    job.play("worker-1", "Failed", containers=[], reason="Evicted", message="The node was low on memory")
+
+    assert cause(job) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: The node was low on memory")
+    job.await_pods("partitioner", "worker-1")
+
+
+def test_an_image_that_cannot_be_pulled_is_shown_until_it_can(
+    operator: OperatorProcess, submit: Submit, api: ApiServer
+) -> None:
+    """The job waits and says for what."""
+    job = submit()
+    job.await_phase("Pending")
+
+    job.play("launcher", "Pending", containers=[waiting(reason="ImagePullBackOff", message="no such tag")])
+    blocked = wait_for("blocked", lambda: job.condition("Blocked") or None)
+    job.launcher_waits()
+    job.await_phase("Starting")
+
+    assert (blocked["reason"], blocked["status"]) == ("ImagePullBackOff", "True")
+    assert job.condition("Blocked")["status"] == "False"
+    assert _warnings(api, job) == [("ImagePullBackOff", "pod sage-launcher, container main: no such tag")]
+
+
+def test_invalid_jobs_fail_beside_a_valid_one_that_completes(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """One bad job never disturbs another (defect 26)."""
+    partitions = a_played_job("three-of-two", workers=3, args=["--num-partitions", "2"])
+    clash = a_played_job("clash")
+    clash["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["restartPolicy"] = "Always"
+    taken = a_played_job("taken")
+    taken["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = [{"name": "config-volume"}]
+    bad = [submit(body) for body in (partitions, clash, taken)]
+
+    submit().reach("Completed")
+
+    messages = {job.name: cause(job) for job in bad}
+    assert {reason for reason, _ in messages.values()} == {"InvalidSpec"}
+    assert "expected --num-partitions to equal Worker.replicas (3)" in messages["three-of-two"][1]
+    assert "restartPolicy: expected Never" in messages["clash"][1]
+    assert "volumes: expected a name that the operator does not use" in messages["taken"][1]
+
+
+def test_a_worker_template_that_is_no_pod_fails_before_the_partitioning(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """Found by a dry run, with the API server's words."""
+    body = a_played_job()
+    body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["name"] = "Not A Name"
+
+    job = submit(body)
+
+    reason, message = cause(job)
+    assert reason == "InvalidSpec"
+    assert "sage-partitioner" in message or "sage-worker-0" in message
+    assert "Not A Name" in message
+
+
+def test_a_spent_quota_is_said_and_the_job_goes_on_when_there_is_room(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """Creation errors reach condition and event with the server's words (defect 28)."""
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    api.put(quotas, {"kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
+    wait_for("quota", lambda: api.call("GET", f"{quotas}/none").get("status", {}).get("used"))
+    job = submit()
+    blocked = wait_for("blocked", lambda: job.condition("Blocked") or None)
+
+    api.call("DELETE", f"{quotas}/none")
+
+    assert blocked["reason"] == "QuotaExceeded"
+    assert "exceeded quota: none" in blocked["message"]
+    job.await_pods("launcher", "partitioner")
+
+
+def test_a_foreign_object_is_reported_and_left_alone(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """A ConfigMap of somebody else with our name; the job goes on when it is gone (defect 31)."""
+    path = Kind.CONFIG_MAP.path(namespace)
+    foreign = api.put(path, {"kind": "ConfigMap", "metadata": {"name": "sage-config"}, "data": {"mine": "1"}})
+    job = submit()
+    blocked = wait_for("blocked", lambda: job.condition("Blocked") or None)
+    untouched = api.get(Kind.CONFIG_MAP, namespace, "sage-config")
+
+    api.call("DELETE", f"{path}/sage-config")
+
+    assert (blocked["reason"], blocked["status"]) == ("ObjectConflict", "True")
+    assert untouched is not None
+    assert untouched["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
+    job.await_pods("launcher", "partitioner")
+
+
+def test_a_namespace_with_a_strict_quota_takes_a_job(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """Every container of ours has requests and limits (defect 35)."""
+    hard = {"requests.cpu": "4", "requests.memory": "8Gi", "limits.cpu": "8", "limits.memory": "16Gi"}
+    quota = {"kind": "ResourceQuota", "metadata": {"name": "strict"}, "spec": {"hard": hard}}
+    api.put(f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    body = a_played_job()
+    sizes = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
+    for role in body["spec"]["dglReplicaSpecs"].values():
+        role["template"]["spec"]["containers"][0]["resources"] = sizes
+
+    submit(body).reach("Partitioned")
+
+
+def test_a_restricted_namespace_takes_a_job_that_demands_it(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """Our init containers meet what the user's pod meets (defect 37)."""
+    api.make_namespace(namespace, {"pod-security.kubernetes.io/enforce": "restricted"})
+    body = a_played_job()
+    for role in body["spec"]["dglReplicaSpecs"].values():
+        pod = role["template"]["spec"]
+        pod["securityContext"] = {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        pod["containers"][0]["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+    submit(body).reach("Partitioned")

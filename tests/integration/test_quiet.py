@@ -1,0 +1,135 @@
+"""When nothing happens nothing is written; restarts change nothing and deletions leave nothing."""
+
+import pytest
+
+from dgl_operator.runtime.kinds import Kind
+from tests.integration.conftest import Start, Submit
+from tests.support.api_server import ApiServer, wait_for
+from tests.support.operator_process import OperatorProcess
+from tests.support.played_job import PlayedJob, versions
+
+pytestmark = pytest.mark.integration
+
+PHASES = ["Pending", "Starting", "Partitioning", "Partitioned", "Training", "Completed"]
+
+
+def touch(api: ApiServer, job: PlayedJob, word: str) -> None:
+    """Change the job in a way that means nothing."""
+    body = {"metadata": {"annotations": {"touched": word}}}
+    api.call("PATCH", Kind.JOB.path(job.namespace, job.name), body, "application/merge-patch+json")
+
+
+def test_a_look_without_a_change_writes_nothing(
+    operator: OperatorProcess, submit: Submit, api: ApiServer
+) -> None:
+    """The job is touched, looked at, and everything has its old version (defect 5)."""
+    job = submit().reach("Training")
+    operator.wait_idle()
+    touch(api, job, "once")
+    before, looks = versions(api.everything(job.namespace)), operator.reconciles()
+
+    touch(api, job, "twice")
+    wait_for("another look", lambda: True if operator.reconciles() > looks else None)
+    operator.wait_idle()
+
+    after = versions(api.everything(job.namespace))
+    key = ("DGLJob", "sage")
+    assert {**after, key: None} == {**before, key: None}
+    assert job.raw["metadata"]["managedFields"][-1]["manager"] != "dgl-operator"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_restarted_operator_changes_nothing(
+    start: Start, submit: Submit, api: ApiServer, phase: str
+) -> None:
+    """Killed in any phase: the next one finds all as it must be, same UIDs, no write, no event."""
+    first = start()
+    job = submit().reach(phase)
+    if phase == "Completed":
+        job.await_pods("launcher", "partitioner")
+    first.wait_idle()
+    first.kill()
+    before = versions(api.everything(job.namespace))
+    told = len(api.events(job.namespace, job.name))
+
+    second = start()
+    wait_for("a look", lambda: True if second.reconciles() > 0 else None)
+    second.wait_idle()
+
+    assert versions(api.everything(job.namespace)) == before
+    assert len(api.events(job.namespace, job.name)) == told
+
+
+@pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_deleted_job_leaves_nothing(
+    start: Start, submit: Submit, api: ApiServer, phase: str, is_up: bool
+) -> None:
+    """By owner references alone, with the operator up or down."""
+    operator = start()
+    job = submit().reach(phase)
+    operator.wait_idle()
+    if not is_up:
+        operator.kill()
+
+    job.delete()
+
+    wait_for("all gone", lambda: True if not api.everything(job.namespace) else None, 60)
+    assert not [event for event in api.events(job.namespace, job.name) if event["type"] == "Warning"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Kind.CONFIG_MAP, "sage-config"),
+        (Kind.CONFIG_MAP, "sage-report"),
+        (Kind.SERVICE, "sage"),
+        (Kind.ROLE, "sage-launcher"),
+        (Kind.ROLE_BINDING, "sage-partitioner"),
+        (Kind.SERVICE_ACCOUNT, "sage-launcher"),
+    ],
+)
+def test_a_deleted_child_returns(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, kind: Kind, name: str
+) -> None:
+    """Everything that a job needs is watched (defect 31)."""
+    job = submit().reach("Partitioned")
+    old = api.get(kind, job.namespace, name)
+    assert old is not None
+
+    api.call("DELETE", kind.path(job.namespace, name))
+
+    wait_for(
+        f"{name} returns",
+        lambda: _with_other_uid(api.get(kind, job.namespace, name), old["metadata"]["uid"]),
+    )
+
+
+def _with_other_uid(found: dict[str, object] | None, uid: str) -> bool | None:
+    return True if found and found["metadata"]["uid"] != uid else None  # type: ignore[index]
+
+
+def test_an_edited_role_is_put_right(operator: OperatorProcess, submit: Submit, api: ApiServer) -> None:
+    """Server-side apply takes the field back."""
+    job = submit().reach("Starting")
+    path = Kind.ROLE.path(job.namespace, "sage-launcher")
+    good = api.call("GET", path)["rules"]
+
+    api.call("PATCH", path, {"rules": []}, "application/merge-patch+json")
+
+    wait_for("rules", lambda: True if api.call("GET", path)["rules"] == good else None)
+
+
+def test_an_operator_ends_within_seconds_of_sigterm(operator: OperatorProcess, submit: Submit) -> None:
+    """Exit code 0, nothing hangs."""
+    submit().reach("Starting")
+
+    assert operator.stop() == 0
+
+
+def test_probes_answer(operator: OperatorProcess) -> None:
+    """The kubelet asks them."""
+    assert operator.get("/healthz") == (200, "ok\n")
+    assert operator.get("/readyz") == (200, "ok\n")
+    assert operator.get("/nothing")[0] == 404
+    assert "dgl_operator_queue_depth" in operator.metrics()

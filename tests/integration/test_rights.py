@@ -1,0 +1,99 @@
+"""Who may do what: jobs reach their own pods alone, and the operator never runs a command in any."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dgl_operator.api import rbac
+from dgl_operator.runtime.kinds import Json
+from tests.integration.conftest import HOME, Submit
+from tests.support.api_server import ACCOUNT, ApiServer
+from tests.support.operator_process import OperatorProcess
+
+pytestmark = pytest.mark.integration
+
+
+def may(api: ApiServer, namespace: str, account: str, verb: str, what: str, name: str = "") -> bool:
+    """Ask the API server's authoriser."""
+    resource, _, sub = what.partition("/")
+    attributes = {
+        "namespace": namespace,
+        "verb": verb,
+        "resource": resource,
+        "subresource": sub,
+        "name": name,
+    }
+    user = f"system:serviceaccount:{namespace}:{account}"
+    groups = ["system:serviceaccounts", "system:authenticated"]
+    body: Json = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    }
+    answer = api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    return bool(answer["status"]["allowed"])
+
+
+def test_a_job_reaches_its_own_pods_and_no_other(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """Exec by both verbs, since WebSocket asks for get (defects 17, 36 and 37)."""
+    submit()
+    submit(name="other").reach("Partitioned")
+    submit_done = submit(name="third").reach("Partitioned")
+    assert submit_done
+
+    launcher, partitioner = "other-launcher", "other-partitioner"
+    for verb in ("get", "create"):
+        assert may(api, namespace, launcher, verb, "pods/exec", "other-worker-0")
+        assert may(api, namespace, partitioner, verb, "pods/exec", "other-launcher")
+        assert not may(api, namespace, launcher, verb, "pods/exec", "third-worker-0")
+        assert not may(api, namespace, launcher, verb, "pods/exec", "other-launcher")
+        assert not may(api, namespace, launcher, verb, "pods/exec")
+        assert not may(api, namespace, partitioner, verb, "pods/exec", "other-worker-0")
+    assert may(api, namespace, launcher, "watch", "pods", "other-partitioner")
+    assert not may(api, namespace, launcher, "list", "pods")
+    assert not may(api, namespace, launcher, "get", "secrets")
+    assert may(api, namespace, launcher, "patch", "configmaps", "other-report")
+    assert not may(api, namespace, launcher, "patch", "configmaps", "other-config")
+    assert not may(api, namespace, launcher, "patch", "configmaps", "third-report")
+
+
+def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """Every request of the account is one that the rules name; pods/exec is none of them."""
+    log = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
+    if not log:
+        pytest.skip("DGL_OPERATOR_AUDIT_LOG is not set: this cluster's audit log is out of reach")
+    submit().reach("Completed")
+    operator.wait_idle()
+
+    used = _requests(Path(log), f"system:serviceaccount:{HOME}:{ACCOUNT}")
+
+    assert used
+    assert not [each for each in used if each[1].startswith("pods/exec")]
+    assert not [each for each in used if not rbac.allows(*each)]
+    held = {
+        (rule.group, resource, verb)
+        for rule in rbac.RULES
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    unseen = {each[1] for each in held} - {each[1] for each in used}
+    assert unseen - {"events"} == {"pods/exec", "dgljobs/finalizers"}  # audit policies leave events out
+
+
+def _requests(log: Path, user: str) -> set[tuple[str, str, str]]:
+    """(group, resource, verb) of all requests that the user made and that were allowed."""
+    found = set()
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        ref = event.get("objectRef") or {}
+        if event["user"].get("username") == user and ref.get("resource"):
+            name = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
+            assert event.get("responseStatus", {}).get("code") != 403 or "quota" in line, line
+            found.add((ref.get("apiGroup", ""), name, event["verb"]))
+    return found

@@ -1,0 +1,129 @@
+"""A real API server as the tests use it: requests, waits with deadlines, accounts. Needs KUBECONFIG."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from dgl_operator.api import rbac
+from dgl_operator.runtime.cluster import KubeCluster, NotFound
+from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
+
+T = TypeVar("T")
+ACCOUNT = "dgl-operator-under-test"
+CRD = Path(__file__).parents[2] / "crds" / "dgljobs.qihoo.net.yaml"
+
+
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = 20.0) -> T:
+    """Look until something is there.
+
+    Raises:
+        TimeoutError: it did not come in time; names it.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+    return found
+
+
+def _is_about(event: Json, job: str) -> bool:
+    about = event["involvedObject"]
+    return (about["kind"], about["name"]) == (Kind.JOB.value[0], job)
+
+
+class ApiServer(KubeCluster):
+    """The administrator's view of the cluster."""
+
+    def call(
+        self, method: str, path: str, body: Json | None = None, content_type: str = "application/json"
+    ) -> Json:
+        """One request on a path; errors as `KubeCluster` raises them."""
+        return self._request(method, path, None, body, content_type)
+
+    def install_crd(self) -> None:
+        """Apply the CRD of this checkout and wait until it is served."""
+        body = yaml.safe_load(CRD.read_text())
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{body['metadata']['name']}"
+        self.call("PATCH", f"{path}?fieldManager=tests&force=true", body, "application/apply-patch+yaml")
+        wait_for("CRD served", lambda: self._is_established(path))
+
+    def install_account(self, namespace: str) -> None:
+        """Make an account that holds the operator's rules and nothing else."""
+        self.make_namespace(namespace)
+        group, subject = (
+            "rbac.authorization.k8s.io",
+            {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace},
+        )
+        metadata = {"name": ACCOUNT}
+        rules = [rule.manifest() for rule in rbac.RULES]
+        self.put(
+            "/api/v1/namespaces/" + namespace + "/serviceaccounts",
+            {"kind": "ServiceAccount", "metadata": metadata},
+        )
+        self.put(
+            f"/apis/{group}/v1/clusterroles", {"kind": "ClusterRole", "metadata": metadata, "rules": rules}
+        )
+        ref = {"apiGroup": group, "kind": "ClusterRole", "name": ACCOUNT}
+        binding = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": ref, "subjects": [subject]}
+        self.put(f"/apis/{group}/v1/clusterrolebindings", binding)
+
+    def put(self, collection: str, body: Json) -> Json:
+        """Apply an object by its path."""
+        version = collection.removeprefix("/apis/").removeprefix("/api/").split("/namespaces")[0]
+        version = "/".join(version.split("/")[:-1]) if "namespaces" not in collection else version
+        whole = {"apiVersion": version, **body}
+        path = f"{collection}/{body['metadata']['name']}?fieldManager=tests&force=true"
+        return self.call("PATCH", path, whole, "application/apply-patch+yaml")
+
+    def kubeconfig(self, namespace: str, account: str, folder: Path) -> Path:
+        """Write a kubeconfig for an account and return its path."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        answer = self.call(
+            "POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        )
+        config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+        config["users"][0]["user"] = {"token": answer["status"]["token"]}
+        config["users"][0]["name"] = config["contexts"][0]["context"]["user"] = account
+        written = folder / f"{account}.kubeconfig"
+        written.write_text(yaml.safe_dump(config))
+        return written
+
+    def make_namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
+        """Make a namespace in which pods are admitted."""
+        metadata: Json = {"name": name, "labels": labels or {}}
+        self.put("/api/v1/namespaces", {"kind": "Namespace", "metadata": metadata})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        wait_for("default account", lambda: self._find(account))
+
+    def remove_namespace(self, name: str) -> None:
+        """Begin to delete a namespace."""
+        self.call("DELETE", f"/api/v1/namespaces/{name}")
+
+    def everything(self, namespace: str) -> dict[tuple[str, str], Json]:
+        """All jobs and children of the namespace by kind and name, those without a job label left out."""
+        found = {}
+        for kind in (*CHILDREN, Kind.JOB):
+            for item in self.list(kind, namespace).items:
+                found[kind.value[0], item["metadata"]["name"]] = item
+        return found
+
+    def events(self, namespace: str, job: str) -> list[Json]:
+        """The job's Events."""
+        items = self.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        return [item for item in items if _is_about(item, job)]
+
+    def _find(self, path: str) -> Json | None:
+        try:
+            return self.call("GET", path)
+        except NotFound:
+            return None
+
+    def _is_established(self, path: str) -> bool | None:
+        conditions: list[dict[str, Any]] = self.call("GET", path).get("status", {}).get("conditions", [])
+        known = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+        return True if known else None

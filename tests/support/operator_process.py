@@ -1,0 +1,98 @@
+"""The operator as a process: the real entry point under an account that holds its rules and nothing else."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.support.api_server import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+class OperatorProcess:
+    """One run of `python -m dgl_operator`.
+
+    Attributes:
+        log: Its standard error.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str) -> None:
+        self.log = log
+        self._health, self._metrics = _free_port(), _free_port()
+        argv = [
+            *(sys.executable, "-m", "dgl_operator", "--namespace", namespace, "--log-format", "plain"),
+            *("--health-probe-bind-address", f"127.0.0.1:{self._health}"),
+            *("--metrics-bind-address", f"127.0.0.1:{self._metrics}", *flags),
+        ]
+        path = os.pathsep.join([str(ROOT / "operator"), str(ROOT)])
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": path}
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(argv, env=environment, stderr=file, stdout=file)
+
+    def wait_ready(self) -> "OperatorProcess":
+        """Wait until it watches; a process that ended instead is an error with its log."""
+        wait_for("operator ready", lambda: self._is_ready() or None, 30)
+        return self
+
+    def wait_idle(self) -> None:
+        """Wait until it has looked at everything that it knows of."""
+        wait_for("operator idle", lambda: True if self._value("queue_depth") == 0 else None, 30)
+
+    def reconciles(self) -> int:
+        """How many looks it has taken."""
+        return int(self._value("reconcile_seconds_count"))
+
+    def kill(self) -> None:
+        """End it as a lost node does."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def stop(self) -> int:
+        """End it as the kubelet does; returns its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is alive."""
+        return self._process.poll() is None
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of a probe."""
+        return _get(f"http://127.0.0.1:{self._health}{path}")
+
+    def metrics(self) -> str:
+        """All metrics."""
+        return _get(f"http://127.0.0.1:{self._metrics}/metrics")[1]
+
+    def _value(self, name: str) -> float:
+        lines = [line for line in self.metrics().splitlines() if line.startswith(f"dgl_operator_{name} ")]
+        return float(lines[0].split()[1])
+
+    def _is_ready(self) -> bool:
+        if not self.is_running:
+            raise AssertionError(f"operator ended with {self._process.returncode}:\n{self.log.read_text()}")
+        try:
+            return self.get("/readyz")[0] == 200
+        except OSError:
+            return False
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - http on this machine
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
