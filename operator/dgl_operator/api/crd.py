@@ -4,7 +4,7 @@ pydantic describes the models in JSON schema; Kubernetes takes its structural su
 references, no unions, no titles, descriptions everywhere. What cannot be translated is refused loudly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dgl_operator.api import rules
@@ -154,46 +154,63 @@ def _type_templates(root: Schema) -> None:
     """Type what the operator relies on; the rest of a PodTemplateSpec is kept as it is."""
     role = at(root, rules.SPECS)["additionalProperties"]
     description = role["properties"]["template"]["description"]
-    role["properties"]["template"] = {"description": description, **_open({"spec": POD_SPEC}, ["spec"])}
+    role["properties"]["template"] = {"description": description, **TEMPLATE}
 
 
-def _open(properties: Schema, required: list[str]) -> Schema:
-    return {"type": "object", "required": required, "properties": properties, PRESERVE: True}
+def _open(properties: Schema, required: Sequence[str] = ()) -> Schema:
+    """An object whose unknown keys are kept."""
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", **needed, "properties": properties, PRESERVE: True}
 
 
-def _strings(description: str) -> Schema:
-    return {"type": "array", "description": description, "items": {"type": "string"}}
+def _list(description: str, items: Schema) -> Schema:
+    return {"type": "array", "description": description, "items": items}
 
 
-ENV = _open({"name": {"type": "string", "minLength": 1}, "value": {"type": "string"}}, ["name"])
+def _words(description: str) -> Schema:
+    return {"type": "object", "description": description, "additionalProperties": {"type": "string"}}
+
+
+NAME = {"type": "string", "minLength": 1}
+NAMED = _open({"name": NAME}, ["name"])
 
 CONTAINER = _open(
     {
-        "name": {
-            "type": "string",
-            "minLength": 1,
-            "description": "Unique in its pod.",
-        },
+        "name": {**NAME, "description": "Unique in its pod."},
         "image": {"type": "string", "minLength": 1, "description": "Image with DGL and dglrun."},
-        "command": _strings("Replaces the image's entry point; workers without one idle."),
-        "args": _strings("Arguments of the command; numbers need quotes."),
-        "env": {"type": "array", "description": "Environment variables.", "items": ENV},
+        "command": _list("Replaces the image's entry point; workers without one idle.", {"type": "string"}),
+        "args": _list("Arguments of the command; numbers need quotes.", {"type": "string"}),
+        "env": _list("Environment variables.", _open({"name": NAME, "value": {"type": "string"}}, ["name"])),
+        "ports": _list("Ports beside DGL's own.", _open({"containerPort": {"type": "integer"}})),
+        "volumeMounts": _list("Mounts beside the operator's.", NAMED),
     },
     ["image", "name"],
 )
 
-POD_SPEC: Schema = _open(
+CONTAINERS = {
+    **_list("At least one; the first is the one that runs the job's command.", CONTAINER),
+    "minItems": 1,
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+}
+
+METADATA = _open({"labels": _words("Kept beside the operator's."), "annotations": _words("Kept.")})
+
+POD_SPEC = _open(
     {
-        "containers": {
-            "type": "array",
-            "description": "At least one; the first is the one that runs the job's command.",
-            "minItems": 1,
-            "items": CONTAINER,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        }
+        "containers": CONTAINERS,
+        "initContainers": _list("Run after the operator's own.", NAMED),
+        "volumes": _list("Volumes beside the operator's.", NAMED),
     },
     ["containers"],
+)
+
+TEMPLATE = _open(
+    {
+        "metadata": {**METADATA, "description": "Labels and annotations of the pods."},
+        "spec": {**POD_SPEC, "description": "A PodSpec."},
+    },
+    ["spec"],
 )
 
 
