@@ -1,0 +1,183 @@
+"""Real DGL trainings on two workers: network namespaces with an address and a /dev/shm of their own.
+
+The same in pods is the business of tests/e2e; this one needs root and DGL, no cluster, and half a minute.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.dglrun_pods import ROOT, Done, Pods, eventually, read_until
+from tests.unit.dglrun.conftest import PodsOf
+
+pytestmark = [
+    pytest.mark.dgl,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+SCRIPTS = ROOT / "tests" / "e2e" / "scripts"
+PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
+IPS = ("10.213.7.1", "10.213.7.2")
+LIMIT = 10.0
+
+WRAP = """#!/bin/sh
+# Every command of a worker runs in its network namespace, with its own shared memory.
+pod=$1; shift
+case $pod in *-worker-*) ;; *) exec "$@" ;; esac
+enter='mount --bind "$0" /dev/shm; exec "$@"'
+exec ip netns exec {prefix}${{pod##*-}} unshare -m sh -c "$enter" "{root}/shm.$pod" "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    """Two namespaces joined by a cable; gives the prefix of their names."""
+    prefix = f"dglrun{os.getpid()}-"
+    ends = [f"v{os.getpid()}-{index}" for index in (0, 1)]
+
+    def ip(*argv: str) -> None:
+        subprocess.run(["ip", *argv], check=True, capture_output=True)
+
+    ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+    try:
+        for index, end in enumerate(ends):
+            inside = ("-n", f"{prefix}{index}")
+            ip("netns", "add", inside[1])
+            ip("link", "set", end, "netns", inside[1])
+            ip(*inside, "addr", "add", f"{IPS[index]}/24", "dev", end)
+            ip(*inside, "link", "set", end, "up")
+            ip(*inside, "link", "set", "lo", "up")
+        yield prefix
+    finally:
+        for index in (0, 1):
+            subprocess.run(["ip", "netns", "del", f"{prefix}{index}"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def pods(pods_of: PodsOf, network: str) -> Pods:
+    """Two workers whose parts the real partition script has made and delivered."""
+    found = pods_of(ips=IPS)
+    for name in found.names:
+        (found.root / f"shm.{name}").mkdir()
+    wrap = found.root / "wrap"
+    wrap.write_text(WRAP.format(prefix=network, root=found.root))
+    wrap.chmod(0o755)
+    script = str(SCRIPTS / "partition_tiny.py")
+    args = ("-g", "tiny", "--num-partitions", "2", "--partition-entry-point", script, *PLACES)
+    done = found.run(*args, phase="Partitioner", where="partitioner")
+    assert done.code == 0, done.output
+    return found
+
+
+def flags(*more: str) -> tuple[str, ...]:
+    """A command line that trains on the tiny graph."""
+    return ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"), *PLACES, *more)
+
+
+def segments(pods: Pods) -> list[str]:
+    """Shared memory that is left on the workers."""
+    return [path.name for name in pods.names for path in (pods.root / f"shm.{name}").iterdir()]
+
+
+def pid_of(said: str, who: str) -> int:
+    """The process id that the log tells."""
+    found = re.search(rf"\[{who}\] started \(process (\d+)", said)
+    assert found, said
+    return int(found[1])
+
+
+def ended_within(pods: Pods, process: "subprocess.Popen[str]") -> Done:
+    """The end of a run after its failure, in time and with nothing left."""
+    start = time.monotonic()
+    done = pods.finish(process)
+    assert time.monotonic() - start < LIMIT
+    assert segments(pods) == []
+    assert pods.processes() == {}
+    return done
+
+
+def test_all_ranks_train_one_model_each_on_its_part(pods: Pods) -> None:
+    """World size, part and hash of the final parameters of each rank; two servers, samplers, output."""
+    done = pods.run(*flags("--num-trainers", "2", "--num-samplers", "1", "--num-servers", "2"))
+
+    assert done.code == 0, done.output
+    told = re.findall(
+        r"\[worker-(\d) trainer (\d)\] rank (\d) of 4: part (\d), \d+ training nodes, parameters (\w+)",
+        done.output,
+    )
+    assert sorted(line[:4] for line in told) == [
+        ("0", "0", "0", "0"),
+        ("0", "1", "1", "0"),
+        ("1", "0", "2", "1"),
+        ("1", "1", "3", "1"),
+    ]
+    assert len({line[4] for line in told}) == 1
+    assert (pods.launcher / "ws/output/model.pt").stat().st_size > 500
+    assert segments(pods) == []
+
+
+@pytest.mark.parametrize(
+    ("do", "code", "words"), [("raise", 1, "RuntimeError: told to raise"), ("exit", 7, "")]
+)
+def test_a_rank_that_raises_or_leaves_ends_the_run(pods: Pods, do: str, code: int, words: str) -> None:
+    """DGL alone would hang in its exit barrier until somebody kills it (dgl-runtime.md section 8)."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", do, "--rank", "1")) as process:
+        read_until(process, f"rank 1 does {do}")
+        done = ended_within(pods, process)
+
+    assert done.code == code
+    assert done.message.startswith(f"dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code {code}")
+    assert words in done.message
+
+
+@pytest.mark.parametrize("who", ["trainer 0", "server 0"])
+def test_a_killed_process_ends_the_run(pods: Pods, who: str) -> None:
+    """The others would wait without limit; the culprit is told, not those that lost it."""
+    with pods.started(*flags("--", "--do", "hang")) as process:
+        said = read_until(process, "rank 1 does hang")
+        os.kill(pid_of(said, f"worker-1 {who}"), signal.SIGKILL)
+        done = ended_within(pods, process)
+
+    assert done.code == 137
+    assert f"job-worker-1: {who}" in done.message.splitlines()[0]
+
+
+def test_a_killed_sampler_ends_the_run(pods: Pods) -> None:
+    """Its trainer would wait half an hour for a batch."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", "hang")) as process:
+        said = read_until(process, "rank 1 does hang")
+        trainer = pid_of(said, "worker-1 trainer 0")
+        os.kill(eventually("a sampler", lambda: _sampler_of(trainer)), signal.SIGKILL)
+        done = ended_within(pods, process)
+
+    assert done.code == 137
+    assert "job-worker-1: sampler of trainer 0 (rank 1)" in done.message
+
+
+def test_sigterm_leaves_no_process_and_no_segment(pods: Pods) -> None:
+    """DGL's segments are there while it trains and gone afterwards."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", "hang")) as process:
+        read_until(process, "rank 1 does hang")
+        assert any(name.startswith("tiny") for name in segments(pods))
+
+        process.send_signal(signal.SIGTERM)
+        done = ended_within(pods, process)
+
+    assert done.code == 143
+
+
+def _sampler_of(trainer: int) -> int | None:
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rsplit(") ", 1)[1].split()[1])
+            if parent == trainer and b"spawn_main" in (path / "cmdline").read_bytes():
+                return int(path.name)
+        except OSError:
+            continue
+    return None
