@@ -46,13 +46,13 @@ def load() -> Library:
             dll = ctypes.CDLL(name)
         except OSError:
             continue
-        return Library(name, dll, _width(dll))
+        return Library(name, dll, integer_width(dll))
     raise BackendMissingError(
         "back end metis: libmetis.so.5 was not found; install it (Debian: apt-get install libmetis5)"
     )
 
 
-def _width(dll: ctypes.CDLL) -> type[np.signedinteger[Any]]:
+def integer_width(dll: ctypes.CDLL) -> type[np.signedinteger[Any]]:
     """METIS fills the 40 options with -1: the bytes it touches tell the width of its integers."""
     options = np.zeros(OPTIONS, np.int64)
     dll.METIS_SetDefaultOptions(options.ctypes.data_as(ctypes.c_void_p))

@@ -1,0 +1,38 @@
+"""ctypes and MPI: libraries, addresses of arrays, communicators."""
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+
+def load_first(names: Iterable[str]) -> tuple[str, ctypes.CDLL] | None:
+    """The first of these libraries that can be loaded, with its name."""
+    for name in names:
+        try:
+            return name, ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    return None
+
+
+def at(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+    """The address of an array's first item."""
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def comm_pointer(comm: Any) -> Any:
+    """The communicator as C has it: a pointer in Open MPI, an int in MPICH; mpi4py knows its size."""
+    wide = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
+    return (ctypes.c_void_p if wide else ctypes.c_int).from_address(MPI._addressof(comm))
+
+
+def view(address: int | None, count: int, dtype: Any) -> npt.NDArray[Any]:
+    """A writable view of `count` items that a library owns."""
+    if not address or count == 0:
+        return np.empty(0, dtype)
+    memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
+    return np.asarray(np.frombuffer(memoryview(memory), dtype))
