@@ -1,8 +1,6 @@
 """The partition assignment, read in shares: each rank parses its stretch of every `<ntype>.txt`."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +14,7 @@ from dglrun.dglformat.ranges import Ints, part_dtype, share
 
 Array = NDArray[Any]
 
-META = "partition_meta.json"
 _PIECE = 16 << 20
-_MAX_PARTS = 1 << 16
-
-
-@dataclass(frozen=True)
-class AssignmentMeta:
-    """What partition_meta.json says.
-
-    Attributes:
-        num_parts: Number of parts.
-        method: The method that made the assignment; goes into the partition's JSON.
-    """
-
-    num_parts: int
-    method: str
-
-
-def read_meta(folder: Path) -> AssignmentMeta:
-    """Read partition_meta.json.
-
-    Raises:
-        DataError: the file is missing or does not name a number of parts.
-    """
-    path = folder / META
-    try:
-        raw = json.loads(path.read_bytes())
-        parts = raw["num_parts"]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: expected a JSON object with num_parts") from None
-    if not isinstance(parts, int) or not 0 < parts <= _MAX_PARTS:
-        raise DataError(f"{path}: num_parts: expected a number from 1 to {_MAX_PARTS}, got {parts!r}")
-    return AssignmentMeta(parts, str(raw.get("method") or raw.get("algo_name") or "unknown"))
 
 
 def assignment_file(folder: Path, ntype: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from dglrun.chunked.errors import DataError
 from dglrun.contract import exitcodes
 from dglrun.dglformat import graphs
-from dglrun.distribute import pipeline
+from dglrun.distribute import graphbolt, pipeline
 from dglrun.distribute.ranks import Mpi, Ranks, connect, world_size
 
 _DAY = 86400
@@ -70,6 +70,9 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Run one rank, or start several; returns the exit code."""
+    if args.use_graphbolt and (reason := graphbolt.lacking()):
+        _complain(reason)
+        return exitcodes.USAGE
     if args.ranks > 1 and world_size() == 1:
         return _start(args)
     ranks = connect(args.process_group_timeout)
@@ -121,6 +124,7 @@ def _options(args: argparse.Namespace) -> pipeline.Options:
         save_orig_nids=args.save_orig_nids,
         save_orig_eids=args.save_orig_eids,
         formats=args.graph_formats,
+        use_graphbolt=args.use_graphbolt,
     )
 
 

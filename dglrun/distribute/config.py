@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dglrun.assign.files import AssignmentMeta
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.fileindex import FileIndex
 from dglrun.chunked.metadata import ChunkedGraph
 from dglrun.dglformat.ranges import Ranges
+from dglrun.distribute import graphbolt
 
 DISPATCH_NAME = "metadata.json"
 """The name that DGL's own dispatch gives to the JSON."""
@@ -19,13 +21,17 @@ def filenames(graph_name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{graph_name}.json", DISPATCH_NAME)))
 
 
-def partition_json(graph: ChunkedGraph, nodes: Ranges, edges: Ranges, method: str) -> dict[str, Any]:
-    """The JSON that `dgl.distributed.load_partition` reads (user guide 7.4)."""
-    return {
+def partition_json(graph: ChunkedGraph, nodes: Ranges, edges: Ranges, meta: AssignmentMeta) -> dict[str, Any]:
+    """The JSON that `dgl.distributed.load_partition` reads (user guide 7.4).
+
+    `part_method` is the true method; `part_backend`, which DGL does not read, is what carried it out.
+    """
+    backend = meta.details.get("backend")
+    described = {
         "graph_name": graph.name,
         "num_nodes": nodes.total,
         "num_edges": edges.total,
-        "part_method": method,
+        "part_method": meta.method,
         "num_parts": nodes.parts,
         "halo_hops": 1,
         "node_map": nodes.json(graph.ntypes),
@@ -33,6 +39,17 @@ def partition_json(graph: ChunkedGraph, nodes: Ranges, edges: Ranges, method: st
         "ntypes": {name: at for at, name in enumerate(graph.ntypes)},
         "etypes": {name: at for at, name in enumerate(graph.etypes)},
     } | {f"part-{part}": _part_files(part) for part in range(nodes.parts)}
+    return described | ({"part_backend": backend} if backend else {})
+
+
+def with_graphbolt(described: dict[str, Any]) -> dict[str, Any]:
+    """The JSON as dgl's own converter leaves it: GraphBolt's files beside the graphs."""
+    parts = {
+        key: value | {graphbolt.JSON_KEY: str(Path(value["part_graph"]).with_name(graphbolt.FILENAME))}
+        for key, value in described.items()
+        if key.startswith("part-")
+    }
+    return described | parts | graphbolt.DTYPES
 
 
 def _part_files(part: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dglrun.dglformat.arrays import ArrayFile, ArraySpec
 from dglrun.dglformat.graphs import GraphSpec, graph_file
 from dglrun.dglformat.ranges import Ints, Ranges
 from dglrun.dglformat.tensors import tensor_file
-from dglrun.distribute import compressed
+from dglrun.distribute import compressed, graphbolt
 from dglrun.distribute.edges import Chunk
 from dglrun.distribute.halo import batches, localise
 
@@ -38,23 +38,26 @@ class PartGraph:
     edges: Ranges
     chunks: Sequence[Sequence[Chunk]]
 
-    def write(self, path: Path, formats: tuple[str, ...]) -> None:
+    def write(self, folder: Path, formats: tuple[str, ...], use_graphbolt: bool) -> None:
         """Write graph.dgl; afterwards the sources in `chunks` are part-local numbers.
 
         Args:
-            path: The file.
+            folder: The part's folder.
             formats: Some of coo, csr, csc.
+            use_graphbolt: Whether to leave there what `graphbolt.write` needs.
         """
         inner = self.nodes.bounds(self.part)
         halo = localise([chunk.src for chunk in self._runs()], inner, self.nodes.total)
         nodes = inner[1] - inner[0] + len(halo)
         spec = GraphSpec(nodes, self._num_edges, formats, _node_fields(nodes), _edge_fields(self._num_edges))
-        with graph_file(path, spec) as file:
+        with graph_file(folder / "graph.dgl", spec) as file:
             self._put_nodes(file, inner, halo)
             self._put_edges(file)
             if "coo" in formats:
                 self._put_coo(file, inner[0])
             self._put_compressed(file, formats, nodes, inner[0])
+        if use_graphbolt:
+            graphbolt.put_scratch(folder, list(self._runs()), nodes, inner[0])
 
     def write_orig_eids(self, path: Path, etypes: Sequence[str]) -> None:
         """Write orig_eids.dgl: the original type-wise ID of each inner edge, by edge type."""

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dglrun.assign.files import META, AssignmentMeta, load_meta
 from dglrun.chunked import read
 from dglrun.chunked.metadata import ChunkedGraph, FileSpec
 from dglrun.dglformat.arrays import ArrayFile, ArraySpec
 from dglrun.dglformat.ranges import Ints, Ranges, share
 from dglrun.dglformat.tensors import tensor_file
-from dglrun.distribute import assignment, config, features, nodemap, stages
+from dglrun.distribute import assignment, config, features, graphbolt, nodemap, stages
 from dglrun.distribute.edges import EdgeReader, Edges, Index
 from dglrun.distribute.partgraph import PartGraph
 from dglrun.distribute.ranks import Ranks, together
@@ -23,7 +24,7 @@ from dglrun.distribute.route import Owners, block_rows
 
 Array = NDArray[Any]
 
-_GRAPH, _NODE, _EDGE, _NIDS = "graph", "node", "edge", "orig_nids"
+_GRAPH, _NODE, _EDGE, _NIDS, _BOLT = "graph", "node", "edge", "orig_nids", "graphbolt"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Options:
         save_orig_nids: Whether orig_nids.dgl stays.
         save_orig_eids: Whether orig_eids.dgl stays.
         formats: Some of coo, csr, csc.
+        use_graphbolt: Whether GraphBolt's form is written too (needs dgl 2.1).
         table_bytes: Node tables up to this size are kept whole on every rank.
     """
 
@@ -50,6 +52,7 @@ class Options:
     save_orig_nids: bool = False
     save_orig_eids: bool = False
     formats: tuple[str, ...] = ("coo",)
+    use_graphbolt: bool = False
     table_bytes: int = nodemap.WHOLE_TABLE_BYTES
 
 
@@ -59,13 +62,13 @@ class Source:
 
     Attributes:
         graph: The chunked graph.
-        meta: The assignment's partition_meta.json.
+        meta: What the assignment's partition_meta.json says.
         index: Rows of every file of every table.
         infos: dtype and row shape of each feature, by `node` or `edge`, type and name.
     """
 
     graph: ChunkedGraph
-    meta: assignment.AssignmentMeta
+    meta: AssignmentMeta
     index: Index
     infos: Mapping[tuple[str, str, str], read.FeatureInfo]
 
@@ -98,7 +101,7 @@ def examine(options: Options, ranks: Ranks) -> Source:
         DataError: see `dispatch`.
     """
     graph = together(ranks, lambda: ChunkedGraph.load(options.in_dir, options.metadata_filename))
-    meta = together(ranks, lambda: assignment.read_meta(options.partitions_dir))
+    meta = together(ranks, lambda: load_meta(options.partitions_dir))
     together(ranks, lambda: config.check_machines(options.ip_config, meta.num_parts))
     tables = graph.tables()
     files = [(spec, path) for spec, _ in tables.values() for path in spec.paths]
@@ -154,14 +157,16 @@ class Dispatch:
         self._write_orig_nids()
         self._write_features(_NODE, "node_feat.dgl", self.graph.node_data)
         self._write_features(_EDGE, "edge_feat.dgl", self.graph.edge_data)
+        self._write_graphbolt()
         self._publish()
 
     def _fingerprint(self) -> str:
         options = self.options
-        files = [options.in_dir / options.metadata_filename, options.partitions_dir / assignment.META]
+        files = [options.in_dir / options.metadata_filename, options.partitions_dir / META]
         files += [assignment.assignment_file(options.partitions_dir, name) for name in self.graph.ntypes]
         files += [path for spec, _ in self.graph.tables().values() for path in spec.paths]
         wanted = [self.ranks.size, options.save_orig_nids, options.save_orig_eids, options.formats]
+        wanted.append(options.use_graphbolt)
         return together(self.ranks, lambda: stages.fingerprint({"format": 1, "options": wanted}, files))
 
     def _finished_everywhere(self) -> list[str]:
@@ -203,7 +208,7 @@ class Dispatch:
         ranges = edges.ranges
         for part in self.owned:
             found = PartGraph(part, self.nodes.ranges, ranges, edges.chunks[part])
-            found.write(self.work.part(part) / "graph.dgl", self.options.formats)
+            found.write(self.work.part(part), self.options.formats, self.options.use_graphbolt)
             if self.options.save_orig_eids:
                 found.write_orig_eids(self.work.part(part) / "orig_eids.dgl", self.graph.etypes)
             del edges.chunks[part]
@@ -285,6 +290,15 @@ class Dispatch:
             {part: tensor_file(self.work.part(part) / filename, specs[part], done) for part in self.owned}
         )
 
+    def _write_graphbolt(self) -> None:
+        if not self.options.use_graphbolt or _BOLT in self.work.finished:
+            return
+        edges = Ranges(self.sent.sum(axis=0))
+        for part in self.owned:
+            graphbolt.write(self.work.part(part), edges, part, self.graph.ntypes, self.graph.etypes)
+        self.work.finish(_BOLT)
+        self.say("GraphBolt graphs written")
+
     def _publish(self) -> None:
         """All parts appear, then the JSON; a JSON in the folder always belongs to whole parts."""
         self.ranks.gather("all parts are whole")
@@ -295,8 +309,10 @@ class Dispatch:
         self.work.publish(self.options.out_dir, self.owned)
         self.ranks.gather("all parts are in place")
         described = config.partition_json(
-            self.graph, self.nodes.ranges, Ranges(self.sent.sum(axis=0)), self.source.meta.method
+            self.graph, self.nodes.ranges, Ranges(self.sent.sum(axis=0)), self.source.meta
         )
+        if self.options.use_graphbolt:
+            described = config.with_graphbolt(described)
         for name in names:
             config.write_json(self.options.out_dir / name, described, self.ranks.rank)
         self.work.remove()

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dglrun.assign.files import load_meta
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import ChunkedGraph
 from dglrun.dglformat.folder import PartitionFolder
@@ -170,7 +171,7 @@ def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolde
     Raises:
         DataError: a file is missing or has another number of lines or parts.
     """
-    meta = assignment.read_meta(folder)
+    meta = load_meta(folder)
     if meta.num_parts != partition.parts:
         raise DataError(f"{folder}: assigns {meta.num_parts} parts, {partition.path} has {partition.parts}")
     found = []
