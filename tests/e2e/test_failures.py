@@ -75,7 +75,7 @@ def test_a_killed_trainer_or_server_fails_the_job(submit: Submit, measured: Figu
     wait_for_log(job, "rank 1 does hang")
     pid = process_on(job, 1, role)
 
-    job.kubectl.exec(job.worker(1), "kill", "-9", str(pid), container="main")
+    job.kubectl.exec(job.worker(1), "sh", "-c", f"kill -9 {pid}", container="main")
     took, message = failed_within(job, time.time())
 
     assert job.worker(1) in message
@@ -138,7 +138,7 @@ def test_a_sampler_that_is_killed_fails_the_job(submit: Submit) -> None:
     pids = job.kubectl.exec(job.worker(0), "sh", "-c", script, container="main").split()
     assert pids
 
-    job.kubectl.exec(job.worker(0), "kill", "-9", pids[0], container="main")
+    job.kubectl.exec(job.worker(0), "sh", "-c", f"kill -9 {pids[0]}", container="main")
     _took, message = failed_within(job, time.time())
 
     assert job.worker(0) in message
