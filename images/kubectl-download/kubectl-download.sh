@@ -8,7 +8,10 @@ fresh=$target/.kubectl.$$
 
 fail() {
     rm -f "$fresh"
-    printf 'kubectl-download: %s\n' "$1" | tee /dev/termination-log >&2
+    printf 'kubectl-download: %s\n' "$1" >&2
+    if [ -w /dev/termination-log ]; then
+        printf 'kubectl-download: %s\n' "$1" > /dev/termination-log
+    fi
     exit 74
 }
 

@@ -100,4 +100,6 @@ def _write_data(folder: Path, ntype: str, name: str, rows: Array, chunks: int) -
 
 
 def _read_edges(path: Path) -> Array:
+    if path.stat().st_size == 0:
+        return np.empty((0, 2), np.int64)
     return np.loadtxt(path, dtype=np.int64, delimiter=" ", ndmin=2).reshape(-1, 2)

@@ -4,10 +4,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import chunked_graph
-import debian_graph
 import dgl
 import torch as th
+
+import chunked_graph
+import debian_graph
 
 IN_IMAGE = Path(__file__).resolve().parent.parent / "debian-graph"
 

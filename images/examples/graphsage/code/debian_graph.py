@@ -21,9 +21,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import chunked_graph
 import numpy as np
 import numpy.typing as npt
+
+import chunked_graph
 from chunked_graph import Array, Graph
 from debian_features import buckets, hashed, words
 from debian_index import RELATIONS, BadIndex, Package, read_index

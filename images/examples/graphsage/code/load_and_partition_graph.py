@@ -8,8 +8,9 @@ import argparse
 import time
 from pathlib import Path
 
-import debian_data
 import dgl
+
+import debian_data
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -4,10 +4,11 @@ import argparse
 import time
 from typing import Any
 
-import debian_data
 import dgl
-import sage
 import torch as th
+
+import debian_data
+import sage
 
 
 def train(arguments: argparse.Namespace) -> None:

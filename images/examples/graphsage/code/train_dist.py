@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import dgl
-import sage
 import torch as th
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import sage
 
 DISTRIBUTED = os.environ.get("DGL_DIST_MODE") == "distributed"
 

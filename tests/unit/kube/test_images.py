@@ -1,0 +1,109 @@
+"""The images' own scripts and habits."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IMAGES = Path(__file__).parents[3] / "images"
+DOCKERFILES = sorted(IMAGES.rglob("Dockerfile"))
+
+
+@pytest.fixture
+def download(tmp_path: Path) -> list[str]:
+    """kubectl-download with a kubectl beside it, as in its image; it copies into tmp_path/kube."""
+    script = tmp_path / "kubectl-download.sh"
+    script.write_bytes((IMAGES / "kubectl-download" / "kubectl-download.sh").read_bytes())
+    (tmp_path / "kubectl").write_bytes(b"\x7fELF new")
+    (tmp_path / "kube").mkdir()
+    return ["sh", str(script), str(tmp_path / "kube")]
+
+
+def test_kubectl_comes_whole_and_executable(download: list[str], tmp_path: Path) -> None:
+    """Mode 0755, the right bytes, nothing else left; one that was there is replaced."""
+    (tmp_path / "kube" / "kubectl").write_bytes(b"old")
+
+    subprocess.run(download, check=True, capture_output=True)
+
+    (found,) = (tmp_path / "kube").iterdir()
+    assert (found.name, found.read_bytes()) == ("kubectl", b"\x7fELF new")
+    assert found.stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_copy_that_fails_says_so(download: list[str], tmp_path: Path) -> None:
+    """Exit 74 with the cause, and no half-written kubectl."""
+    (tmp_path / "kube").rmdir()
+
+    ended = subprocess.run(download, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 74
+    assert "kubectl-download: install:" in ended.stderr
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/usr/bin/setpriv").exists(), reason="needs root and setpriv"
+)
+def test_it_works_without_root(download: list[str], tmp_path: Path) -> None:
+    """The image's user is 1000; an emptyDir is open to it."""
+    (tmp_path / "kube").chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.owner() == "root" and folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o011)
+
+    subprocess.run(["setpriv", "--reuid=1000", "--regid=0", "--clear-groups", *download], check=True)
+
+    assert (tmp_path / "kube" / "kubectl").owner() != "root"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_a_dockerfile_pins_its_parent_and_leaves_no_lists(dockerfile: Path) -> None:
+    """No floating tag (defect 35 of 2021), no apt lists, and an image that does not run as root."""
+    text = dockerfile.read_text()
+    parents = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
+
+    assert ":latest" not in text
+    assert all(re.fullmatch(r"\$\{(BASE|JOB)_IMAGE\}", parent) for parent in parents)
+    assert text.count("apt-get update") == text.count("rm -rf /var/lib/apt/lists/*")
+    if "JOB_IMAGE" not in text:
+        assert users
+        assert users[-1].partition(":")[0] in {"1000", "65532"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected", "absent"),
+    [
+        ([], {"numpy", "pyarrow", "pydantic"}, {"kopf"}),
+        (["--extra", "operator", "--base", "pydantic,pyyaml"], {"kopf", "pydantic"}, {"numpy", "pyarrow"}),
+    ],
+)
+def test_requirements_come_from_pyproject(argv: list[str], expected: set[str], absent: set[str]) -> None:
+    """One home of versions: the images install what pyproject.toml says, in a layer below the code."""
+    script = str(IMAGES / "requirements.py")
+    out = subprocess.run(
+        [sys.executable, script, "--pyproject", str(IMAGES.parent / "pyproject.toml"), *argv],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+    names = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in out.splitlines()}
+    assert names >= expected
+    assert not names & absent
+
+
+def test_an_unknown_extra_is_named() -> None:
+    """A mistyped extra ends the build with one line."""
+    ended = subprocess.run(
+        [sys.executable, str(IMAGES / "requirements.py"), "--extra", "oprator"],
+        cwd=IMAGES.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode == 1
+    assert "no extra oprator, there are dev, operator" in ended.stderr
