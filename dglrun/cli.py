@@ -107,6 +107,7 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--partition-entry-point", metavar="FILE", help="partition script")
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
+    group.add_argument("--verify", metavar="WHEN", help="check partitions: auto (small ones), always, never")
     group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
 
 

@@ -90,6 +90,7 @@ class RunConfig(BaseModel):
     dataset_dir: str = names.DATASET_DIR
     partition_config_path: str | None = None
     output_dir: str | None = None
+    verify: Literal["auto", "always", "never"] = "auto"
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
     lease: Annotated[float, Field(ge=3)] = 30.0
     shm_dir: str = names.SHM_DIR

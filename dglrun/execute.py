@@ -1,5 +1,6 @@
 """Performs a plan: phase after phase, the steps of a phase side by side, the first failure ends it."""
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -15,7 +16,7 @@ from dglrun.launch import Training
 from dglrun.outcome import RunError
 from dglrun.partition import Partition, PartitionError
 from dglrun.progress import Reporter
-from dglrun.steps import AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
+from dglrun.steps import Assess, AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
 from dglrun.streams import Streams
 
 POLL_SECONDS = 0.5
@@ -92,12 +93,37 @@ class Executor:
                     local.run(step, lambda line: self._reporter.stage(phase.stage, line))
                 case CheckPartition():
                     self._partition = _checked(step)
+                case Assess():
+                    self._assess(step)
                 case AwaitContainer():
                     self._await(step)
                 case Send():
                     sends.append(step)
         if sends:
             self._send(sends)
+
+    # --- partition
+
+    def _assess(self, step: Assess) -> None:
+        """Verify and measure the partition, and put its quality into the job's report."""
+        size, is_known = self._checked_partition.size_and_form()
+        if not is_known or (step.limit is not None and size > step.limit):
+            print(f"the partition ({size / 1e6:.0f} MB) is not verified (--verify always would)", flush=True)
+            return
+        if step.verify:
+            local.run(step.verify, _ignore)
+        try:
+            local.run(step.report, _ignore)
+            quality = json.loads(Path(step.json).read_text())
+            self._reporter.partition({**quality, "verified": step.verify is not None})
+        except (RunError, OSError, ValueError) as error:
+            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
+
+    @property
+    def _checked_partition(self) -> Partition:
+        if self._partition is None:
+            raise AssertionError("CheckPartition comes first")
+        return self._partition
 
     # --- copies
 
@@ -110,10 +136,9 @@ class Executor:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _send_one(self, step: Send) -> None:
-        if self._partition is None:
-            raise AssertionError("CheckPartition comes first")
         start = time.monotonic()
-        files = self._partition.all_files() if step.part is None else self._partition.files(step.part)
+        partition = self._checked_partition
+        files = partition.all_files() if step.part is None else partition.files(step.part)
         if step.under:
             files = [item._replace(name=f"{step.under}/{item.name}") for item in files]
         deadline = start + self._config.start_timeout
@@ -229,6 +254,10 @@ def _ip(cluster: Cluster, name: str, deadline: float) -> str:
 def _is_running(pod: dict[str, Any], container: str) -> bool:
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
     return any(s.get("name") == container and (s.get("state") or {}).get("running") for s in statuses)
+
+
+def _ignore(_line: str) -> None:
+    """What a check says is in the log; the stage's message stays."""
 
 
 def _checked(step: CheckPartition) -> Partition:

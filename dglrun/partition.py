@@ -55,6 +55,11 @@ class Partition:
         found.pop(self.config.name, None)
         return [*found.values(), Item(self.config, self.config.name)]
 
+    def size_and_form(self) -> tuple[int, bool]:
+        """Bytes of all files, and whether they have the form that dglrun verify reads (`part_graph`)."""
+        size = sum(item.path.stat().st_size for item in self.all_files())
+        return size, all("part_graph" in part for part in self.parts)
+
     def all_files(self) -> list[Item]:
         """What the launcher needs: the files of all parts, other JSON files beside it, and the JSON last."""
         root = self.config.parent

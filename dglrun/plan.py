@@ -7,12 +7,14 @@ from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.copy import RECEIVE
 from dglrun.kubectl import Kubectl
-from dglrun.steps import AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
+from dglrun.steps import Assess, AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
 from dglrun.supervise import CAUSES as CAUSES_VARIABLE
 from dglrun.supervise import FOLDER
 from dglrun.supervise.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS, Process, Role, Spec
 
 PHASES = 5
+CHEAP_BYTES = 2 << 30
+"""Partition files up to this size are verified and measured: some seconds and little memory."""
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]
@@ -112,10 +114,20 @@ def _deliver(config: RunConfig) -> Phase:
     receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
     steps = (
         CheckPartition(config.produced_config, config.num_partitions or 0),
+        _assess(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
         Send(pod, receive, f"{config.workspace}/dataset", config.produced_config),
     )
     return Phase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
+
+
+def _assess(config: RunConfig) -> Assess:
+    command = (config.python, "-m", "dglrun")
+    found = f"{config.workspace}/partition-quality.json"
+    verify = Run((*command, "verify", config.produced_config, "--for-training"))
+    measure = Run((*command, "report", config.produced_config, "--json", found))
+    limit = None if config.verify == "always" else CHEAP_BYTES
+    return Assess(verify if config.verify != "never" else None, measure, found, limit)
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> Phase:

@@ -50,6 +50,14 @@ class Reporter:
         progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._queue.put(progress)
 
+    def partition(self, quality: Mapping[str, object]) -> None:
+        """Report the partition's quality, at once and best effort."""
+        if self._api and self._name:
+            try:
+                self._api.patch_config_map(self._name, {report.PARTITION: json.dumps(quality)})
+            except Exception as error:
+                self._complain(error)
+
     def close(self, seconds: float = 3.0) -> None:
         """Let what was reported arrive, within `seconds`."""
         if self._thread.is_alive():

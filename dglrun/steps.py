@@ -36,6 +36,23 @@ class CheckPartition:
 
 
 @dataclass(frozen=True)
+class Assess:
+    """Verify a checked partition where that is cheap or asked for, and report its quality.
+
+    Attributes:
+        verify: Fails the run when the partition does not hold; None: not asked for.
+        report: Writes the quality as JSON; its failure is told and forgotten.
+        json: Where `report` writes.
+        limit: Bytes of partition files up to which it is cheap; None: whatever the size.
+    """
+
+    verify: Run | None
+    report: Run
+    json: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
 class AwaitContainer:
     """Wait until an init container of another pod is running.
 
@@ -103,7 +120,7 @@ class Collect:
     folder: str
 
 
-Step = Run | CheckPartition | AwaitContainer | Send | Supervise | Collect
+Step = Run | CheckPartition | Assess | AwaitContainer | Send | Supervise | Collect
 
 
 @dataclass(frozen=True)

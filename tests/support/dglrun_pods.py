@@ -154,7 +154,15 @@ class Pods:
         """The progress that was reported, in order."""
         path = self.root / "reports"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(json.loads(line)["data"]["progress.json"]) for line in lines]
+        data = [json.loads(line)["data"] for line in lines]
+        return [json.loads(item["progress.json"]) for item in data if "progress.json" in item]
+
+    def quality(self) -> dict[str, Any] | None:
+        """The partition's quality that was reported, if any."""
+        path = self.root / "reports"
+        data = [json.loads(line)["data"] for line in path.read_text().splitlines()] if path.exists() else []
+        found = [json.loads(item["partition.json"]) for item in data if "partition.json" in item]
+        return found[-1] if found else None
 
     def processes(self) -> dict[int, str]:
         """Living processes of the supervisors below the root, by pid."""

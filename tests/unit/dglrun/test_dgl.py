@@ -72,6 +72,10 @@ def pods(pods_of: PodsOf, network: str) -> Pods:
     args = ("-g", "tiny", "--num-partitions", "2", "--partition-entry-point", script, *PLACES)
     done = found.run(*args, phase="Partitioner", where="partitioner")
     assert done.code == 0, done.output
+    assert "tiny: 2 parts: holds" in done.output
+    quality = found.quality()
+    assert quality
+    assert (quality["numParts"], quality["verified"]) == (2, True)
     return found
 
 

@@ -10,6 +10,7 @@ from tests.support.dglrun_pods import Done, Pods, eventually, read_until
 from tests.unit.dglrun.conftest import PodsOf
 
 FLAGS = ("-g", "tiny", "--num-partitions", "2", "--workspace", "ws", "--dataset-dir", "dataset")
+UNVERIFIED = ("--verify", "never")
 
 PARTITION = """
 import json, sys
@@ -31,7 +32,9 @@ def partition(pods: Pods, script: str = PARTITION, *more: str) -> Done:
     """Run the partitioner's part with a script."""
     root = str(__file__).split("/tests/unit/")[0]
     path = pods.script(script.replace("{root!r}", repr(root)), "partition.py")
-    return pods.run(*FLAGS, "--partition-entry-point", path, *more, phase="Partitioner", where="partitioner")
+    return pods.run(
+        *FLAGS, *UNVERIFIED, "--partition-entry-point", path, *more, phase="Partitioner", where="partitioner"
+    )
 
 
 def test_the_partition_arrives_whole_at_the_launcher(pods: Pods) -> None:
@@ -164,7 +167,7 @@ def test_the_delivery_waits_for_the_init_container(pods: Pods) -> None:
     pods.script(PARTITION.replace("{root!r}", repr(str(__file__).split("/tests/unit/")[0])), "partition.py")
     script = ("--partition-entry-point", str(pods.root / "partition.py"))
 
-    with pods.started(*FLAGS, *script, phase="Partitioner", where="partitioner") as process:
+    with pods.started(*FLAGS, *UNVERIFIED, *script, phase="Partitioner", where="partitioner") as process:
         read_until(process, "Phase 2/5")
         assert not (pods.root / "execs").exists()
         pods.write_cluster()
@@ -199,7 +202,7 @@ def test_sigterm_ends_the_partition_script_with_us(pods: Pods) -> None:
         "import subprocess, time\nprint('begun', subprocess.Popen(['sleep', '600']).pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    args = (*FLAGS, "--partition-entry-point", script)
+    args = (*FLAGS, *UNVERIFIED, "--partition-entry-point", script)
     with pods.started(*args, phase="Partitioner", where="partitioner") as process:
         pid = int(read_until(process, "begun").split()[-1])
         process.send_signal(signal.SIGTERM)
@@ -234,3 +237,20 @@ def test_skip_runs_the_training_script_in_place(pods: Pods) -> None:
     assert done.code == 9
     assert "['--lr', '0.1', '--', '-x'] /dgl_workspace/output" in done.output
     assert "Phase 1/1: launch the training" in done.output
+
+
+def test_a_partition_that_does_not_hold_is_never_delivered(pods: Pods) -> None:
+    """Made-up files are no partition: dglrun verify says so, exit code 65, nothing reaches the launcher."""
+    done = partition(pods, PARTITION, "--verify", "always")
+
+    assert done.code == 65, done.output
+    assert not (pods.launcher / "dataset").exists()
+
+
+def test_a_quality_that_cannot_be_measured_fails_nothing(pods: Pods) -> None:
+    """The report is a service; the delivery goes on."""
+    done = partition(pods)
+
+    assert done.code == 0
+    assert "note: the partition's quality is not reported" in done.output
+    assert pods.quality() is None
