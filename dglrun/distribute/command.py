@@ -16,6 +16,7 @@ from dglrun.distribute import graphbolt, pipeline
 from dglrun.distribute.ranks import Mpi, Ranks, connect, world_size
 
 _DAY = 86400
+_OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -59,6 +60,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--ranks", type=int, default=1, help="processes on this machine, started by mpirun (default 1)"
     )
     parser.add_argument("--deadline", type=int, default=_DAY, help="seconds for mpirun, with --ranks")
+    for flag in _OF_SSH:
+        parser.add_argument(flag, help="accepted as DGL's dispatch has it; without effect here")
 
 
 def _formats(text: str) -> tuple[str, ...]:

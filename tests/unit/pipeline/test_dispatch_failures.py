@@ -1,6 +1,8 @@
 """What stops a dispatch, what it leaves behind, and how the next run takes up the work."""
 
-import argparse
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,11 @@ from dglrun.distribute import command, features, pipeline
 from dglrun.distribute.edges import EdgeReader
 from dglrun.distribute.pipeline import Options, dispatch
 from dglrun.distribute.ranks import Alone
-from tests.unit.pipeline.heterographs import a_toy
+from tests.unit.pipeline.commands import run_command
+from tests.unit.pipeline.heterographs import Toy, a_toy
 from tests.unit.pipeline.threads import on_ranks
+
+ROOT = Path(__file__).parents[3]
 
 
 def options(folder: Path, out: str = "out") -> Options:
@@ -184,7 +189,7 @@ def test_the_command_says_what_is_wrong_and_returns_65(
     source = a_toy().write(tmp_path / "in")
     (source / "parts/n0.txt").write_text("0\n")
 
-    code = run_command(source, tmp_path / "out")
+    code = run_dispatch(source, tmp_path / "out")
 
     assert code == 65
     assert "n0.txt: expected 30 lines, one for each n0 node, got 1" in capsys.readouterr().err
@@ -197,14 +202,49 @@ def test_a_broken_disk_is_74_and_a_bug_70(
     source = a_toy().write(tmp_path / "in")
     (tmp_path / "file").write_text("")
 
-    assert run_command(source, tmp_path / "file" / "out") == 74
+    assert run_dispatch(source, tmp_path / "file" / "out") == 74
     monkeypatch.setattr(pipeline.Dispatch, "run", lambda self: 1 / 0)
-    assert run_command(source, tmp_path / "out") == 70
+    assert run_dispatch(source, tmp_path / "out") == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def run_command(source: Path, out: Path, *more: str) -> int:
-    parser = argparse.ArgumentParser()
-    command.add_parser(parser.add_subparsers())
-    folders = ["--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out)]
-    return command.run(parser.parse_args(["dispatch", *folders, *more]))
+def test_flags_of_dgls_script_that_need_no_ssh_are_accepted(tmp_path: Path) -> None:
+    """A command line written for dispatch_data.py works as it is."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    (tmp_path / "ip").write_text("10.0.0.1\n10.0.0.2\n")
+    flags = "--ssh-port 22 --master-port 1 --python-path python3 --log-level INFO --process-group-timeout 9"
+
+    code = run_dispatch(source, tmp_path / "out", "--ip-config", str(tmp_path / "ip"), *flags.split())
+
+    assert code == 0
+    assert (tmp_path / "out/metadata.json").exists()
+
+
+def test_memory_does_not_grow_with_the_width_of_features(tmp_path: Path) -> None:
+    """Two hundred megabytes more of features cost a fraction of that: rows pass through in blocks."""
+    peaks = []
+    for width in (1, 501):
+        toy = Toy(
+            {"n": 100_000},
+            {"n:e:n": np.zeros((1, 2), int)},
+            {"n": np.arange(100_000) % 2},
+            2,
+            {"n": {"feat": np.ones((100_000, width), np.float32)}},
+        )
+        source = toy.write(tmp_path / str(width), fmt="numpy")
+        peaks.append(peak_memory(source, tmp_path / f"out{width}"))
+
+    assert peaks[1] - peaks[0] < 110 << 20
+
+
+def peak_memory(source: Path, out: Path) -> int:
+    """Bytes that a dispatch in a process of its own held at most."""
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
+    argv = (sys.executable, "-m", "tests.benchmarks.rusage", str(out) + ".usage", sys.executable)
+    subprocess.run((*argv, "-m", "dglrun.distribute", *flags), cwd=ROOT, check=True, timeout=120)
+    return int(json.loads(Path(f"{out}.usage.0").read_text())["rss_mib"] * 2**20)
+
+
+def run_dispatch(source: Path, out: Path, *more: str) -> int:
+    folders = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
+    return run_command(command, "dispatch", *folders, *more)

@@ -1,0 +1,220 @@
+"""Dispatch, ours and DGL's, on the same input: CPU seconds, wall time, peak memory of a rank.
+
+    python -m tests.benchmarks.dispatch_bench --nodes 4000000 --edges 40000000 --width 64 \
+        --dgl-tools DIR --dgl-python PYTHON
+
+DIR is the `tools` folder of a DGL 2.1 checkout, PYTHON one with torch 2.2 and dgl 2.1; without them
+only ours runs, and the table says so. Every output is verified against its input before its time
+counts. CPU seconds and memory are robust; compare wall times on an idle machine only.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.dglformat.folder import load_folder
+from dglrun.verify.keys import OriginalIds
+from dglrun.verify.part import PartChecks
+from dglrun.verify.source import SourceChecks
+from tests.benchmarks.dispatch_data import Size, generate
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one dispatch cost.
+
+    Attributes:
+        program: `dglrun` or `DGL`.
+        size: Its input.
+        cpu: User and system seconds of all ranks.
+        wall: Seconds from start to end, Python's start included.
+        rss: Peak memory of the largest rank in MiB.
+        output: MiB of one rank's share of the output.
+    """
+
+    program: str
+    size: Size
+    cpu: float
+    wall: float
+    rss: float
+    output: float
+
+    def row(self) -> str:
+        """A line of the table."""
+        size = self.size
+        shape = f"{size.nodes:,} / {size.edges:,} / {size.width} | {size.format} | {size.files}, {size.parts}"
+        bound = f"{100 * self.rss / (1.2 * self.output + 0.7 * 1024):.0f} %"
+        return (
+            f"| {self.program} | {shape} | {self.cpu:.1f} | {self.wall:.1f} "
+            f"| {self.rss:.0f} | {self.output:.0f} | {bound} |"
+        )
+
+
+def main(argv: list[str]) -> int:
+    """Generate, run, verify, print the tables."""
+    args = parse(argv)
+    runs: list[Run] = []
+    peer = args.dgl_tools is not None and args.dgl_python is not None
+    for size in sizes(args):
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            source = generate(size, Path(folder) / "in")
+            runs += [ours(size, source, Path(folder)) for _ in range(args.repeat)]
+            if peer:
+                runs += [theirs(size, source, Path(folder), args) for _ in range(args.repeat)]
+    report(runs)
+    if not peer:
+        print("\nDGL's pipeline did not run: it needs --dgl-tools and --dgl-python")
+    return 0
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the flags."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--edges", default="1000000", help="one number or several, joined by commas")
+    parser.add_argument("--width", type=int, default=16, help="float32 values in the node feature; 0: none")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--parts", type=int, help="default: as many as ranks")
+    parser.add_argument("--formats", default="csv,parquet")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument(
+        "--folder", type=Path, help="where input and output go (default: the temporary folder)"
+    )
+    parser.add_argument("--dgl-tools", type=Path, help="`tools` of a DGL 2.1 checkout")
+    parser.add_argument("--dgl-python", type=Path, help="a Python with torch 2.2 and dgl 2.1")
+    return parser.parse_args(argv)
+
+
+def sizes(args: argparse.Namespace) -> list[Size]:
+    """The inputs that the flags ask for."""
+    base = Size(args.nodes, 0, args.width, args.parts or args.ranks, args.ranks, "csv")
+    return [
+        replace(base, edges=int(edges), format=layout)
+        for edges in args.edges.split(",")
+        for layout in args.formats.split(",")
+    ]
+
+
+def ours(size: Size, source: Path, folder: Path) -> Run:
+    """Dispatch by dglrun, under mpirun from two ranks on."""
+    out = folder / "ours"
+    rank = (*rusage(folder / "ours.usage"), sys.executable, "-m", "dglrun.distribute")
+    folders = ("--in-dir", source, "--partitions-dir", source / "parts", "--out-dir", out)
+    flags = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", size.files)
+    start = mpirun if size.files > 1 else ()
+    started = time.monotonic()
+    subprocess.run(
+        [str(word) for word in (*start, *rank, *folders, *flags)], check=True, cwd=ROOT, stdout=sys.stderr
+    )
+    return finish("dglrun", size, source, out / "g.json", time.monotonic() - started)
+
+
+def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> Run:
+    """Dispatch by DGL's pipeline, its ranks started without ssh."""
+    out = folder / "theirs"
+    out.mkdir()
+    script = args.dgl_tools / "distpartitioning/data_proc_pipeline.py"
+    flags = {
+        "--world-size": size.files,
+        "--partitions-dir": source / "parts",
+        "--input-dir": source,
+        "--graph-name": "g",
+        "--schema": "metadata.json",
+        "--num-parts": size.parts,
+        "--output": out,
+        "--process-group-timeout": 1800,
+    }
+    words = [str(word) for pair in flags.items() for word in pair]
+    rank = (*rusage(folder / "theirs.usage"), str(args.dgl_python), str(script))
+    command = (*rank, *words, "--save-orig-nids", "--save-orig-eids")
+    started = time.monotonic()
+    ranks = [
+        subprocess.Popen(command, env=environment(number, args.dgl_tools), cwd=ROOT, stdout=sys.stderr)
+        for number in range(size.files)
+    ]
+    if codes := [code for process in ranks if (code := process.wait())]:
+        raise SystemExit(f"DGL's pipeline failed with {codes}")
+    return finish("DGL", size, source, out / "metadata.json", time.monotonic() - started)
+
+
+def environment(rank: int, tools: Path) -> dict[str, str]:
+    """What DGL's pipeline reads: torch's rendezvous on loopback, one thread for each rank."""
+    return os.environ | {
+        "RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29511",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "DGLBACKEND": "pytorch",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{tools}:{ROOT}",
+    }
+
+
+def rusage(file: Path) -> tuple[str, ...]:
+    """The wrapper that measures one rank."""
+    return (sys.executable, "-m", "tests.benchmarks.rusage", str(file))
+
+
+def finish(program: str, size: Size, source: Path, json_path: Path, wall: float) -> Run:
+    """Verify the output, read what was measured, make room."""
+    verify(source, json_path)
+    usages = sorted(json_path.parents[1].glob(f"{json_path.parent.name}.usage.*"))
+    used = [json.loads(path.read_text()) for path in usages]
+    written = sum(path.stat().st_size for path in json_path.parent.rglob("*") if path.is_file())
+    shutil.rmtree(json_path.parent)
+    cpu, rss = sum(rank["cpu"] for rank in used), max(rank["rss_mib"] for rank in used)
+    return Run(program, size, cpu, wall, rss, written / size.files / MIB)
+
+
+def verify(source: Path, json_path: Path) -> None:
+    """Compare with the source; a wrong output has no time.
+
+    Raises:
+        SystemExit: the partition is not its source.
+    """
+    folder, graph = load_folder(json_path), ChunkedGraph.load(source)
+    wrong = [text for part in range(folder.parts) for text in PartChecks(folder, part).problems()]
+    wrong += SourceChecks(folder, graph, OriginalIds(folder, graph), None).problems()
+    if wrong:
+        raise SystemExit(f"{json_path} is wrong: {wrong[0]}")
+
+
+def report(runs: list[Run]) -> None:
+    """Print the table of runs, and for each input the ratios of the means."""
+    print("| program | nodes / edges / width | edges in | ranks, parts | CPU s | wall s ", end="")
+    print("| MiB per rank | output MiB per rank | of 1.2 x output + 0.7 GiB |")
+    print("|---" * 9 + "|")
+    for run in runs:
+        print(run.row())
+    for size in dict.fromkeys(run.size for run in runs):
+        ratios(size, [run for run in runs if run.size == size])
+
+
+def ratios(size: Size, runs: list[Run]) -> None:
+    """Print ours / DGL's."""
+    mean = {
+        name: [sum(column) / len(column) for column in zip(*values, strict=True)]
+        for name in ("dglrun", "DGL")
+        if (values := [(run.cpu, run.wall, run.rss) for run in runs if run.program == name])
+    }
+    if len(mean) == 2:
+        shown = [f"1/{theirs / own:.1f}" for own, theirs in zip(mean["dglrun"], mean["DGL"], strict=True)]
+        print(f"\n{size.edges:,} edges, {size.format}: CPU {shown[0]}, wall {shown[1]}, memory {shown[2]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
