@@ -54,6 +54,7 @@ class Training:
             if process.role is Role.TRAINER
         }
         self._port: int | None = None
+        self._stopping: str | None = None
         self._beaten = 0.0
         self._on = self._handlers()
         self._again: dict[str, float] = {}
@@ -98,6 +99,7 @@ class Training:
 
     def stop(self, why: str) -> None:
         """End everything on every worker, and wait until that is so."""
+        self._stopping = why
         for link in self._links:
             link.tell({"do": "stop", "why": why})
         self._follow(self._all_over, STOP_SECONDS)
@@ -181,7 +183,9 @@ class Training:
         }
 
     def _greeted(self, link: Link, record: Record) -> None:
-        if self._port and record["state"] == "waiting":  # the stream had broken under the first `start`
+        if self._stopping:
+            link.tell({"do": "stop", "why": self._stopping})
+        elif self._port and record["state"] == "waiting":  # the stream had broken under the first `start`
             link.tell({"do": "start", "port": self._port})
 
     def _started(self, link: Link, record: Record) -> None:
@@ -237,6 +241,8 @@ class Training:
             return
         if why:
             self._lose(link, f"the pod is gone: {why}", exitcodes.LOST)
+        elif not link.greeting and self._stopping:
+            self._lose(link, "never began", exitcodes.UNAVAILABLE)
         elif not link.greeting:
             link.start()
         elif time.monotonic() - link.broken_since > self._patience:

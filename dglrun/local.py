@@ -2,12 +2,12 @@
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import IO
+from collections.abc import Callable, Iterator
 
 from dglrun.contract import exitcodes
 from dglrun.outcome import RunError, Terminated
@@ -17,6 +17,7 @@ from dglrun.supervise.lines import Splitter
 
 GRACE_SECONDS = 10.0
 LAST_LINES = 20
+POLL_SECONDS = 0.2
 
 
 def run(step: Run, on_line: Callable[[str], None]) -> None:
@@ -62,13 +63,28 @@ def _start(step: Run) -> "subprocess.Popen[bytes]":
 
 def _pass_on(process: "subprocess.Popen[bytes]", tail: deque[str], on_line: Callable[[str], None]) -> None:
     splitter = Splitter(time.monotonic())
-    for block in _blocks(process.stdout):
+    for block in _blocks(process):
         _show(splitter.feed(block, time.monotonic()), tail, on_line)
     _show(splitter.flush(), tail, on_line)
 
 
-def _blocks(pipe: IO[bytes] | None) -> "list[bytes]":
-    return iter(lambda: os.read(pipe.fileno(), 1 << 16), b"")  # type: ignore
+def _blocks(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
+    """The output until the process has ended; what it has left behind may hold the pipe open for ever."""
+    if process.stdout is None:
+        raise AssertionError("Popen was given PIPE")
+    fileno = process.stdout.fileno()
+    os.set_blocking(fileno, False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(fileno, selectors.EVENT_READ)
+        while True:
+            has_ended = process.poll() is not None
+            if not selector.select(0 if has_ended else POLL_SECONDS):
+                if has_ended:
+                    return
+                continue
+            if not (block := os.read(fileno, 1 << 16)):
+                return
+            yield block
 
 
 def _show(lines: list[str], tail: deque[str], on_line: Callable[[str], None]) -> None:
