@@ -50,8 +50,8 @@ def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Pa
 
 def metis_parts(
     graph: ChunkedGraph, num_parts: int, seed: int, balance: weights.Balance, imbalance: float
-) -> dict[str, Parts]:
-    """Parts of every type by METIS.
+) -> tuple[dict[str, Parts], str]:
+    """Parts of every type by METIS, and the library's name.
 
     Raises:
         BackendMissingError: no libmetis.
@@ -66,7 +66,7 @@ def metis_parts(
     bounds = weights.tolerances(totals, largest, num_parts, imbalance)
     loads = weights.without_empty(loads, totals)
     parts = metis.assign(lib, rows, loads, bounds[totals > 0], num_parts, seed)
-    return by_type(graph, parts)
+    return by_type(graph, parts), lib.name
 
 
 def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:

@@ -1,22 +1,11 @@
-"""ctypes and MPI: libraries, addresses of arrays, communicators."""
+"""ctypes and MPI: addresses of arrays, communicators."""
 
 import ctypes
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
-
-
-def load_first(names: Iterable[str]) -> tuple[str, ctypes.CDLL] | None:
-    """The first of these libraries that can be loaded, with its name."""
-    for name in names:
-        try:
-            return name, ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
-    return None
 
 
 def at(array: npt.NDArray[Any]) -> ctypes.c_void_p:

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dglrun.assign import metis
-from dglrun.assign.errors import BackendFailedError, BackendMissingError
+from dglrun.assign.errors import BackendFailedError
+from dglrun.mpi import libraries
 from dglrun.mpi import problem as problems
-from dglrun.mpi.handles import at, comm_pointer, load_first
+from dglrun.mpi.handles import at, comm_pointer
 
-SONAMES = ("libparmetis.so.4.0", "libparmetis.so.4", "libparmetis.so")
 WEIGHTS_ON_VERTICES = 2
 OK = 1
 
@@ -27,14 +27,7 @@ class ParMetis:
     single = False
 
     def __init__(self) -> None:
-        found = load_first(SONAMES)
-        if found is None:
-            raise BackendMissingError(
-                "back end parmetis: libparmetis was not found. Its licence allows use by non-profit and US "
-                "government bodies only: who accepts it builds the job image with the build argument "
-                "ACCEPT_PARMETIS_LICENSE=yes (Debian non-free libparmetis4.0); free is: --backend zoltan"
-            )
-        self.library, self._dll = found
+        self.library, self._dll = libraries.load(self.name)
         self._idx = metis.integer_width(self._dll)
 
     def partition(self, comm: Any, problem: problems.Problem) -> npt.NDArray[np.int32]:

@@ -10,16 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dglrun.assign.errors import BackendFailedError, BackendMissingError
+from dglrun.assign.errors import BackendFailedError
+from dglrun.mpi import libraries
 from dglrun.mpi import problem as problems
-from dglrun.mpi.handles import comm_pointer, load_first, view
+from dglrun.mpi.handles import comm_pointer, view
 
-SONAMES = (
-    "libtrilinos_zoltan.so.13.2",
-    "libtrilinos_zoltan.so.13",
-    "libtrilinos_zoltan.so",
-    "libzoltan.so",
-)
 OK, WARN = 0, 1
 PTR, INT = C.c_void_p, C.c_int
 NUM_OBJ = C.CFUNCTYPE(INT, PTR, C.POINTER(INT))
@@ -35,13 +30,7 @@ class Zoltan:
     single = True
 
     def __init__(self) -> None:
-        found = load_first(SONAMES)
-        if found is None:
-            raise BackendMissingError(
-                "back end zoltan: libtrilinos_zoltan was not found; install it "
-                "(Debian: apt-get install libtrilinos-zoltan-13.2)"
-            )
-        self.library, self._dll = found
+        self.library, self._dll = libraries.load(self.name)
         width = self._dll.Zoltan_get_global_id_type(C.byref(C.c_char_p()))
         self._ids = np.uint32 if width == 4 else np.uint64
 
