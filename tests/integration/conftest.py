@@ -24,6 +24,11 @@ def api() -> ApiServer:
     if not os.environ.get("KUBECONFIG"):
         pytest.fail("KUBECONFIG is not set: run 'make integration', which brings a cluster up, or name one")
     api = ApiServer()
+    others = api.running_operators()
+    if others and os.environ.get("DGL_OPERATOR_SHARED_CLUSTER") != "1":
+        pytest.fail(
+            f"another operator would answer for these jobs, too: {', '.join(others)}; remove it first"
+        )
     api.install_crd()
     api.install_account(HOME)
     return api

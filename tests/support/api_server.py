@@ -72,6 +72,15 @@ class ApiServer(KubeCluster):
         binding = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": ref, "subjects": [subject]}
         self.put(f"/apis/{group}/v1/clusterrolebindings", binding)
 
+    def running_operators(self) -> list[str]:
+        """Deployments of an operator that run pods, as `<namespace>/<name>`."""
+        items = self.call("GET", "/apis/apps/v1/deployments")["items"]
+        return [
+            f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+            for item in items
+            if item["metadata"]["name"] == "dgl-operator" and item["spec"].get("replicas", 1) > 0
+        ]
+
     def put(self, collection: str, body: Json) -> Json:
         """Apply an object by its path."""
         version = collection.removeprefix("/apis/").removeprefix("/api/").split("/namespaces")[0]

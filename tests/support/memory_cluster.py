@@ -80,13 +80,14 @@ class MemoryCluster:
         self._note("apply", body)
         return self._store(_merged(actual, body))
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
         """See `Cluster`."""
         self._check_up()
         actual = self.objects.get((kind, namespace, name))
-        if actual is not None:
-            self._note("annotate", actual)
-            self._store(_merged(actual, {"metadata": {"annotations": dict(annotations)}}))
+        if actual is None:
+            return None
+        self._note("annotate", actual)
+        return self._store(_merged(actual, {"metadata": {"annotations": dict(annotations)}}))
 
     def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Cluster`."""

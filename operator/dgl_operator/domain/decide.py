@@ -70,9 +70,9 @@ def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
     facts = _milestones(job, seen, said)
     launcher = seen.one(Role.LAUNCHER)
     if launcher and launcher.succeeded:
-        return _complete(facts)
+        return unblocked(_complete(facts), job.status)
     if cause := first_failure(seen, _lost(job, seen)):
-        return _fail(cause, facts)
+        return unblocked(_fail(cause, facts), job.status)
     return _go_on(job, seen, said, facts)
 
 
@@ -206,8 +206,8 @@ def _lost(job: DGLJob, seen: Observed) -> tuple[str, ...]:
     """Pods whose work cannot be had again: gone or going after the point that the status remembers."""
     irreplaceable = [role for role in Role if _had_work(job, role)]
     expected = [name for role in irreplaceable for name in wanted(job, role)]
-    leaving = {pod.name for pod in seen.pods if is_lost(pod)}
-    return tuple(name for name in expected if name in leaving or not seen.has(name))
+    staying = {pod.name for pod in seen.pods if not is_lost(pod)}
+    return tuple(name for name in expected if name not in staying)
 
 
 def _had_work(job: DGLJob, role: Role) -> bool:

@@ -125,10 +125,6 @@ class Observed:
         """The pod of a role that has one, None while it is not there."""
         return next(iter(self.of_role(role)), None)
 
-    def has(self, name: str) -> bool:
-        """Whether a pod of this name is there, leaving or not."""
-        return any(pod.name == name for pod in self.pods)
-
     def report(self, name: str) -> Mapping[str, str]:
         """Data of the report ConfigMap, empty while there is none."""
         return self.objects.get(("ConfigMap", name), {}).get("data") or {}

@@ -34,18 +34,27 @@ def objects(job: DGLJob, addresses: Addresses) -> tuple[Json, ...]:
     return tuple(found)
 
 
-def pods_of(job: DGLJob, roles: frozenset[Role], images: Images) -> tuple[Json, ...]:
-    """Return the pods of the roles, each ready to be created."""
+def pods_of(
+    job: DGLJob, roles: frozenset[Role], images: Images, present: frozenset[str] = frozenset()
+) -> tuple[Json, ...]:
+    """Return the pods of the roles, each ready to be created, but for those that are present by name."""
     order = (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)
     return tuple(
         pods.pod(job, role, index, images)
         for role in order
         if role in roles
         for index in range(_replicas(job, role))
+        if pods.name_of(job, role, index) not in present
     )
 
 
-def desired(job: DGLJob, roles: frozenset[Role], addresses: Addresses, images: Images) -> Desired:
+def desired(
+    job: DGLJob,
+    roles: frozenset[Role],
+    addresses: Addresses,
+    images: Images,
+    present: frozenset[str] = frozenset(),
+) -> Desired:
     """Return all that must be there.
 
     Args:
@@ -53,8 +62,9 @@ def desired(job: DGLJob, roles: frozenset[Role], addresses: Addresses, images: I
         roles: Roles whose pods must exist.
         addresses: Addresses of the pods that have one.
         images: Images of the init containers.
+        present: Names of pods that exist and need no rendering.
     """
-    return Desired(objects(job, addresses), pods_of(job, roles, images))
+    return Desired(objects(job, addresses), pods_of(job, roles, images, present))
 
 
 def _replicas(job: DGLJob, role: Role) -> int:

@@ -33,7 +33,7 @@ def pod(job: DGLJob, role: Role, index: int, images: Images) -> Json:
         LookupError: the job has no such role.
     """
     source = template.of(job, role)
-    name = _name(job, role, index)
+    name = name_of(job, role, index)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -42,7 +42,8 @@ def pod(job: DGLJob, role: Role, index: int, images: Images) -> Json:
     }
 
 
-def _name(job: DGLJob, role: Role, index: int) -> str:
+def name_of(job: DGLJob, role: Role, index: int) -> str:
+    """Return the pod's name."""
     job_name = identity.job_name(job)
     if role is Role.WORKER:
         return names.worker(job_name, index)
@@ -69,7 +70,7 @@ def _metadata(job: DGLJob, role: Role, name: str, index: int, source: Mapping[st
 def _spec(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], images: Images) -> Json:
     shape = {**users, "restartPolicy": "Never"}
     if job.spec.partition_mode.has_workers:
-        shape |= {"hostname": _name(job, role, index), "subdomain": names.service(identity.job_name(job))}
+        shape |= {"hostname": name_of(job, role, index), "subdomain": names.service(identity.job_name(job))}
     if role is Role.WORKER and not users.get("hostPID"):
         shape = merge.with_defaults(shape, _REAPED)
     shape = _with_account(job, role, shape)

@@ -95,8 +95,8 @@ class Cluster(Protocol):
             Conflict: the name belongs to another object now.
         """
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Set annotations; nothing happens when the object is gone."""
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
+        """Set annotations and return the object, None when it is gone."""
 
     def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete the object with this UID; nothing happens when it is gone."""
@@ -161,13 +161,14 @@ class KubeCluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return self._request("PATCH", path, query, {**body, "metadata": metadata}, _APPLY)
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
         """See `Cluster`."""
         body = {"metadata": {"annotations": dict(annotations)}}
+        query = {"fieldManager": FIELD_MANAGER}
         try:
-            self._request("PATCH", kind.path(namespace, name), {"fieldManager": FIELD_MANAGER}, body, _MERGE)
+            return self._request("PATCH", kind.path(namespace, name), query, body, _MERGE)
         except NotFound:
-            return
+            return None
 
     def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Cluster`."""

@@ -2,9 +2,18 @@
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from dgl_operator.api.v1alpha1 import JobStatus, Phase
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # the time of each counter's birth interests nobody
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -29,6 +29,13 @@ class Outcome:
     recheck_after: float | None = None
     retry: bool = False
 
+    def or_sooner(self, seconds: float | None) -> "Outcome":
+        """The same, looked at again after so many seconds at the latest."""
+        if seconds is None:
+            return self
+        known = seconds if self.recheck_after is None else min(seconds, self.recheck_after)
+        return Outcome(known, self.retry)
+
 
 class Queue:
     """One run per key at a time, `workers` keys at once. Lives in one event loop."""

@@ -19,6 +19,7 @@ from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFoun
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.notice import notice
+from dgl_operator.runtime.nudge import Nudger
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.store import Store
 from dglrun.contract import names
@@ -85,6 +86,7 @@ class Reconciler:
         self._modes = modes
         self._clock = clock
         self._applier = Applier(cluster, store)
+        self._nudger = Nudger(cluster, store)
         self._reported: dict[Key, float] = {}
 
     def __call__(self, key: Key) -> Outcome:
@@ -148,28 +150,32 @@ class Reconciler:
         return None if _is_leaving(raw) else (raw, View.of(raw, self._store.children(key)))
 
     def _act(self, raw: Json, view: View, decision: Decision) -> Outcome:
-        problem, seen = None, view.seen
+        problem, recheck, seen = None, None, view.seen
         if not decision.phase.is_final:
-            problem = self._provide(view, decision)
+            problem, recheck = self._provide(view, decision)
             decision = _with_problem(decision, problem)
             seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
         outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
         for pod in decision.drop:
             self._cluster.delete(Kind.POD, raw["metadata"]["namespace"], pod.name, pod.uid)
-        return Outcome(retry=True) if problem and not decision.phase.is_final else outcome
+        if problem and not decision.phase.is_final:
+            return Outcome(retry=True)
+        return outcome.or_sooner(recheck)
 
-    def _provide(self, view: View, decision: Decision) -> Problem | None:
-        """Make what is wanted exist; returns what prevents it."""
+    def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
+        """Make what is wanted exist; returns what prevents it and when to look again."""
         job, uid = view.job, str(view.job.metadata["uid"])
-        want = desired.desired(job, decision.roles, view.addresses(), self._images)
+        present = frozenset(pod.name for pod in view.seen.pods)
+        want = desired.desired(job, decision.roles, view.addresses(), self._images, present)
         if problem := self._applier.objects(want.objects, view.seen, uid):
-            return problem
+            return problem, None
         digest = _config_digest(want.objects)
-        lacking = [_annotated(pod, digest) for pod in want.pods if not view.seen.has(pod["metadata"]["name"])]
+        lacking = [_annotated(pod, digest) for pod in want.pods]
         if not view.seen.pods and (problem := self._rehearse(job, decision)):
-            return problem
-        self._nudge(view, digest)
-        return self._applier.pods(lacking, uid) if lacking else None
+            return problem, None
+        problem = self._applier.pods(lacking, uid) if lacking else None
+        key = Key(job.metadata["namespace"], job.metadata["name"])
+        return problem, self._nudger.nudge(key, view.seen.one(Role.LAUNCHER), digest)
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
@@ -177,15 +183,6 @@ class Reconciler:
         if not later or not job.spec.partition_mode.has_workers:
             return None
         return self._applier.rehearse(desired.pods_of(job, later, self._images)[0])
-
-    def _nudge(self, view: View, digest: str | None) -> None:
-        """Make the kubelet sync the changed ConfigMap into a launcher that waits for it, at once."""
-        launcher = view.seen.one(Role.LAUNCHER)
-        if digest is None or launcher is None or launcher.config_hash == digest:
-            return
-        if not (launcher.main_started or launcher.stopped or launcher.deleting):
-            annotation = {names.ANNOTATION_CONFIG_HASH: digest}
-            self._cluster.annotate(Kind.POD, view.job.metadata["namespace"], launcher.name, annotation)
 
     def _report(
         self, raw: Json, decision: Decision, replicas: dict[str, ReplicaStatus], said: Report

@@ -10,6 +10,7 @@ from dgl_operator.render.settings import Images
 from dgl_operator.runtime.cluster import ClusterBusy, Refused
 from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
+from dgl_operator.runtime.nudge import Nudger
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.reconcile import Reconciler
 from dgl_operator.runtime.store import Store
@@ -36,7 +37,9 @@ class Operator:
         self.store, self.metrics = Store(), Metrics()
         images = Images("watcher:v1", "kubectl:v1")
         clock: Callable[[], Any] = lambda: NOON  # noqa: E731
+        self.seconds = 0.0
         self.reconcile = Reconciler(self.cluster, self.store, images, self.metrics, self.modes, clock)
+        self.reconcile._nudger = Nudger(self.cluster, self.store, lambda: self.seconds)
         self.see()
 
     def see(self) -> None:
@@ -52,8 +55,9 @@ class Operator:
 
     def settle(self, key: Key = KEY) -> None:
         """Look until nothing is written."""
-        for _ in range(5):
+        for _ in range(6):
             self.look(key)
+            self.seconds += 1.0
             if not self.cluster.writes:
                 return
         raise AssertionError(f"still writing: {self.cluster.writes}")
@@ -208,9 +212,17 @@ def test_a_waiting_launcher_is_told_of_a_changed_config_map_by_its_annotation() 
     for index in range(2):
         operator.pod(f"sage-worker-{index}", worker_status(index))
 
+    outcome = operator.look()
+    first = list(operator.cluster.writes)
+    operator.seconds += 0.5
+    early = operator.look()
+    between = list(operator.cluster.writes)
+    operator.seconds += 0.5
     operator.look()
 
-    assert operator.cluster.writes[:2] == ["apply ConfigMap sage-config", "annotate Pod sage-launcher"]
+    assert first[:2] == ["apply ConfigMap sage-config", "annotate Pod sage-launcher"]
+    assert (outcome.recheck_after, between, early.recheck_after) == (1.0, [], 0.5)
+    assert operator.cluster.writes == ["annotate Pod sage-launcher"]
     operator.settle()
 
 

@@ -1,0 +1,62 @@
+"""Makes the kubelet sync a changed ConfigMap into the launcher that waits for it, within a second.
+
+The kubelet refreshes mounted ConfigMaps about once a minute, but syncs a pod's volumes at once when the
+pod changes. So after the ConfigMap an annotation of the pod is written. Both travel by separate watches,
+and an annotation that overtakes the ConfigMap would sync the old text: a second change follows a second
+later. The annotation ends as the hash of what is mounted, so that a restarted operator finds nothing to do.
+"""
+
+import time
+from collections.abc import Callable
+
+from dgl_operator.domain.observed import Pod
+from dgl_operator.runtime.cluster import Cluster
+from dgl_operator.runtime.kinds import Key, Kind
+from dgl_operator.runtime.store import Store
+from dglrun.contract import names
+
+AGAIN_SECONDS = 1.0
+_FIRST = ".first"
+
+
+class Nudger:
+    """Annotates waiting launchers."""
+
+    def __init__(self, cluster: Cluster, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._clock = clock
+        self._nudged: dict[Key, float] = {}
+
+    def nudge(self, key: Key, launcher: Pod | None, digest: str | None) -> float | None:
+        """Bring the annotation up to the ConfigMap's hash.
+
+        Args:
+            key: The job.
+            launcher: Its launcher pod.
+            digest: Hash of the ConfigMap's data, None for a job without one.
+
+        Returns:
+            Seconds after which to call again, None when it is up to date.
+        """
+        if digest is None or launcher is None or launcher.config_hash == digest or not _is_waiting(launcher):
+            self._nudged.pop(key, None)
+            return None
+        if launcher.config_hash != digest + _FIRST:
+            self._annotate(key, launcher, digest + _FIRST)
+            self._nudged[key] = self._clock()
+            return AGAIN_SECONDS
+        wait = self._nudged.get(key, self._clock() - AGAIN_SECONDS) + AGAIN_SECONDS - self._clock()
+        if wait > 0:
+            return wait
+        self._annotate(key, launcher, digest)
+        return None
+
+    def _annotate(self, key: Key, launcher: Pod, value: str) -> None:
+        annotations = {names.ANNOTATION_CONFIG_HASH: value}
+        if stored := self._cluster.annotate(Kind.POD, key.namespace, launcher.name, annotations):
+            self._store.put(Kind.POD, stored)
+
+
+def _is_waiting(launcher: Pod) -> bool:
+    return not (launcher.main_started or launcher.stopped or launcher.deleting)

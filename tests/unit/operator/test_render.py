@@ -1,0 +1,321 @@
+"""What is rendered: golden files for each mode, and promises that a reader may miss in them."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgl_operator.api.v1alpha1 import DGLJob
+from dgl_operator.render import config, desired, pods
+from dgl_operator.render.config import Addresses
+from dgl_operator.render.merge import Json
+from dglrun.contract import env, hostfile
+from dglrun.contract.names import Mode, Role
+from tests.support.jobs import DGLRUN, IMAGES, a_job, a_template
+from tests.unit.operator import golden
+
+ADDRESSES = Addresses("10.0.0.1", "10.0.0.2", ("10.0.0.10", "10.0.0.11"))
+GPU = {"limits": {"memory": "20Gi", "nvidia.com/gpu": 2}, "requests": {"memory": "10Gi", "nvidia.com/gpu": 2}}
+
+
+def with_pod(template: Json, **spec: Any) -> Json:
+    return {**template, "spec": {**template["spec"], **spec}}
+
+
+def with_everything() -> DGLJob:
+    """A job that uses what the API of pods offers."""
+    launcher = with_pod(
+        a_template(
+            command=["dglrun"],
+            args=["--graph-name", "g"],
+            volumeMounts=[_mount("data", "/dgl_workspace/dataset")],
+        ),
+        volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "graphs"}}],
+        initContainers=[{"name": "fetch", "image": "fetch:v1"}],
+        securityContext={"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000},
+        serviceAccountName="trainer",
+    )
+    worker = with_pod(
+        a_template(
+            env=[{"name": "OMP_NUM_THREADS", "value": "4"}],
+            ports=[{"name": "metrics", "containerPort": 9100}],
+            resources=GPU,
+            readinessProbe={"exec": {"command": ["true"]}},
+            volumeMounts=[_mount("fast", "/dev/shm")],
+        ),
+        volumes=[{"name": "fast", "emptyDir": {"medium": "Memory"}}],
+        nodeSelector={"pool": "gpu"},
+        tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    )
+    worker["spec"]["containers"].append({"name": "exporter", "image": "exporter:v1"})
+    worker["metadata"] = {"labels": {"team": "graphs"}, "annotations": {"sidecar.istio.io/inject": "false"}}
+    return a_job("full", launcher=launcher, worker=worker, slotsPerWorker=2)
+
+
+def _mount(name: str, path: str) -> Json:
+    return {"name": name, "mountPath": path}
+
+
+def explicit() -> DGLJob:
+    """A job with a Partitioner template."""
+    partitioner = a_template("cut", image="example/partition:v1", resources={"limits": {"memory": "64Gi"}})
+    partitioner["spec"]["serviceAccountName"] = "reader"
+    return a_job("explicit", partitioner=partitioner)
+
+
+JOBS = {
+    "dgl-api": (a_job(worker=a_template(resources={"limits": {"memory": "20Gi"}})), ADDRESSES),
+    "parmetis": (a_job(mode=Mode.PARMETIS), ADDRESSES),
+    "dist-parmetis": (a_job(mode=Mode.DIST_PARMETIS), Addresses("10.0.0.1", None, ("10.0.0.10", None))),
+    "skip": (a_job(mode=Mode.SKIP), Addresses()),
+    "everything": (with_everything(), ADDRESSES),
+    "explicit-partitioner": (explicit(), Addresses()),
+    "twelve-workers": (
+        a_job(workers=12),
+        Addresses("10.0.0.1", "10.0.0.2", tuple(f"10.0.1.{i}" for i in range(12))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(JOBS))
+def test_a_job_renders_as_its_golden_file_says(name: str) -> None:
+    """All objects and one pod of each kind, the last worker for the workers."""
+    job, addresses = JOBS[name]
+    roles = frozenset(role for role in Role if role is not Role.WORKER or job.spec.partition_mode.has_workers)
+    if not job.spec.partition_mode.has_partitioner:
+        roles -= {Role.PARTITIONER}
+
+    want = desired.desired(job, roles, addresses, IMAGES)
+
+    shown = [pod for pod in want.pods if pod["metadata"]["name"].rpartition("-")[2] != "0"]
+    if name == "twelve-workers":
+        shown = [want.pods[-1]]
+    golden.check(name, golden.as_yaml([*want.objects, *shown]))
+
+
+def main_of(pod: Json) -> Json:
+    found: Json = pod["spec"]["containers"][0]
+    return found
+
+
+def volume(pod: Json, name: str) -> Json | None:
+    return next((each for each in pod["spec"].get("volumes", []) if each["name"] == name), None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size"),
+    [
+        ("20Gi", 10 * 2**30),
+        ("1Gi", 2**29),
+        ("1G", 500_000_000),
+        ("1500M", 750_000_000),
+        (1 << 30, 2**29),
+        ("1e9", 500_000_000),
+        (None, 2**30),
+    ],
+)
+def test_shared_memory_is_half_the_limit_in_bytes(limit: object, size: int) -> None:
+    """Below 2 GB as well, and a default without a limit (defect 33)."""
+    resources = {"limits": {"memory": limit}} if limit else {}
+    pod = pods.pod(a_job(worker=a_template(resources=resources)), Role.WORKER, 0, IMAGES)
+
+    assert volume(pod, "shm-volume") == {
+        "name": "shm-volume",
+        "emptyDir": {"medium": "Memory", "sizeLimit": str(size)},
+    }
+
+
+def test_the_partitioner_runs_the_launchers_command_on_the_workers_image_without_gpus() -> None:
+    """Neither extended resources nor claims; sidecars and probes stay with the workers (defect 34)."""
+    job = with_everything()
+
+    pod = pods.pod(job, Role.PARTITIONER, 0, IMAGES)
+
+    main = main_of(pod)
+    assert (main["command"], main["args"]) == (["dglrun"], ["--graph-name", "g"])
+    assert main["resources"] == {"limits": {"memory": "20Gi"}, "requests": {"memory": "10Gi"}}
+    assert len(pod["spec"]["containers"]) == 1
+    assert "readinessProbe" not in main
+    assert pod["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert {"name": env.PHASE, "value": env.PHASE_PARTITIONER} in main["env"]
+    assert {"name": "OMP_NUM_THREADS", "value": "4"} in main["env"]
+    assert pod["spec"]["serviceAccountName"] == "full-partitioner"
+
+
+@pytest.mark.parametrize(
+    "device", ["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb", "gpu.intel.com/i915", "rdma/hca"]
+)
+def test_no_device_of_the_workers_reaches_the_partitioner(device: str) -> None:
+    """It would hold it idle while the workers wait for it."""
+    resources = {"limits": {device: "1"}, "requests": {"cpu": "1", device: "1"}}
+    job = a_job(worker=a_template(resources=resources))
+
+    main = main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))
+
+    assert main["resources"] == {"requests": {"cpu": "1"}}
+
+
+def test_an_explicit_partitioner_template_wins() -> None:
+    """Its image, resources, account and container name; the launcher's command where it has none."""
+    pod = pods.pod(explicit(), Role.PARTITIONER, 0, IMAGES)
+
+    assert (main_of(pod)["name"], main_of(pod)["image"]) == ("cut", "example/partition:v1")
+    assert main_of(pod)["command"] == ["dglrun"]
+    assert pod["spec"]["serviceAccountName"] == "reader"
+
+
+def test_an_explicit_partitioner_keeps_its_own_command() -> None:
+    """The user's word is the last."""
+    job = a_job(partitioner=a_template(command=["python", "cut.py"]))
+
+    assert main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))["command"] == ["python", "cut.py"]
+    assert "args" not in main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))
+
+
+def test_the_gpus_of_a_worker_stand_in_ipconfig_and_its_environment() -> None:
+    """Decision 3: the container's limit, 0 without."""
+    job = with_everything()
+    files = config.config_map(job, ADDRESSES)["data"]
+
+    assert [worker.gpus for worker in hostfile.parse_workers(files["ipconfig"])] == [2, 2]
+    main = main_of(pods.pod(job, Role.WORKER, 1, IMAGES))
+    assert {"name": env.GPUS_PER_WORKER, "value": "2"} in main["env"]
+    assert {"name": env.WORKER_INDEX, "value": "1"} in main["env"]
+    assert "slots=2" in files["hostfile"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "own"),
+    [
+        (Mode.DGL_API, ["kubectl-download", "watcher-loop-partitioner", "watcher-loop-worker"]),
+        (Mode.PARMETIS, ["kubectl-download", "watcher-loop-partitioner", "watcher-loop-worker"]),
+        (Mode.DIST_PARMETIS, ["kubectl-download", "watcher-loop-worker"]),
+        (Mode.SKIP, []),
+    ],
+)
+def test_the_launchers_init_containers_come_in_their_order_before_the_users(
+    mode: Mode, own: list[str]
+) -> None:
+    """The user's find the partitions delivered and the workers ready."""
+    launcher = with_pod(a_template(command=["dglrun"]), initContainers=[{"name": "mine", "image": "x"}])
+
+    pod = pods.pod(a_job(mode=mode, launcher=launcher), Role.LAUNCHER, 0, IMAGES)
+
+    assert [each["name"] for each in pod["spec"]["initContainers"]] == [*own, "mine"]
+
+
+def test_a_users_volume_at_the_dataset_path_is_used_by_both() -> None:
+    """By the launcher and by the watcher into which the partitions are delivered."""
+    pod = pods.pod(with_everything(), Role.LAUNCHER, 0, IMAGES)
+
+    watcher = next(
+        each for each in pod["spec"]["initContainers"] if each["name"] == "watcher-loop-partitioner"
+    )
+    assert _mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
+    assert _mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
+    assert volume(pod, "dataset-volume") is None
+
+
+def test_a_users_own_shared_memory_is_kept() -> None:
+    """At the same path; ours is left out (defect 33)."""
+    pod = pods.pod(with_everything(), Role.WORKER, 0, IMAGES)
+
+    assert volume(pod, "shm-volume") is None
+    assert volume(pod, "fast") is not None
+
+
+def test_our_init_containers_meet_restricted_where_the_users_pod_does() -> None:
+    """And carry capabilities only where they may be needed."""
+    strict = pods.pod(with_everything(), Role.LAUNCHER, 0, IMAGES)["spec"]["initContainers"][0][
+        "securityContext"
+    ]
+    plain = pods.pod(a_job(), Role.LAUNCHER, 0, IMAGES)["spec"]["initContainers"][0]["securityContext"]
+
+    assert strict == {
+        "allowPrivilegeEscalation": False,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert plain == {"allowPrivilegeEscalation": False, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_a_worker_idles_unless_it_has_a_command() -> None:
+    """`sleep 365d`; dglrun starts what trains."""
+    idle = pods.pod(a_job(), Role.WORKER, 0, IMAGES)
+    busy = pods.pod(a_job(worker=a_template(command=["serve"])), Role.WORKER, 0, IMAGES)
+
+    assert main_of(idle)["command"] == ["sleep", "365d"]
+    assert main_of(busy)["command"] == ["serve"]
+
+
+def test_a_workers_ports_are_kept_beside_dgls() -> None:
+    """The 2021 operator wrote over them (defect 33)."""
+    ports = main_of(pods.pod(with_everything(), Role.WORKER, 0, IMAGES))["ports"]
+
+    assert ports == [
+        {"name": "metrics", "containerPort": 9100},
+        {"name": "dglserver", "containerPort": 30050, "protocol": "TCP"},
+    ]
+
+
+def test_the_template_is_not_changed_by_rendering() -> None:
+    """Values in, values out."""
+    job = with_everything()
+    before = job.model_dump_json()
+
+    desired.desired(job, frozenset(Role), ADDRESSES, IMAGES)
+
+    assert job.model_dump_json() == before
+
+
+def test_kubexec_passes_the_shells_own_checks(tmp_path: Path) -> None:
+    """`sh -n` and shellcheck."""
+    script = tmp_path / "kubexec.sh"
+    script.write_text(config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"])
+
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    subprocess.run(["shellcheck", str(script)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "called"),
+    [
+        (["sage-worker-0", "echo", "hi"], "sage-worker-0 -c main -- /bin/sh -c echo hi"),
+        (["sage-worker-0 -c side", "ls"], "sage-worker-0 -c side -- /bin/sh -c ls"),
+        (["sage-launcher", "ls"], "sage-launcher -- /bin/sh -c ls"),
+        (["sage-worker-1", "a b", "'c d'"], "sage-worker-1 -c main -- /bin/sh -c a b 'c d'"),
+    ],
+)
+def test_kubexec_runs_kubectl_as_the_2021_script_did(tmp_path: Path, argv: list[str], called: str) -> None:
+    """`kubexec.sh POD CMD...`, and "POD -c CONTAINER" as first argument."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\necho "$@"\n')
+    kubectl.chmod(0o755)
+    text = config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"]
+    script = tmp_path / "kubexec.sh"
+    script.write_text(text.replace("/opt/kube/kubectl", str(kubectl)))
+
+    done = subprocess.run(["sh", str(script), *argv], capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"exec --namespace default {called}\n"
+
+
+def test_kubexec_without_a_command_is_a_usage_error(tmp_path: Path) -> None:
+    """Not a shell that waits."""
+    script = tmp_path / "kubexec.sh"
+    script.write_text(config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"])
+
+    done = subprocess.run(["sh", str(script), "pod"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (2, "usage: kubexec.sh POD COMMAND...\n")
+
+
+def test_the_arguments_of_the_launcher_reach_its_pod_verbatim() -> None:
+    """And the partitioner's."""
+    job = a_job()
+    wanted = [word.format(workers=2) for word in DGLRUN]
+
+    assert main_of(pods.pod(job, Role.LAUNCHER, 0, IMAGES))["args"] == wanted
+    assert main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))["args"] == wanted
