@@ -7,16 +7,18 @@ Writes `<workspace>/<rel_data_path>/<graph_name>.json` and a folder for each par
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import dgl
 
 import debian_data
+import sage
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Load, partition, write."""
     start = time.monotonic()
-    graph = debian_data.load(arguments.dataset_url)
+    graph = debian_data.load(arguments.dataset_url, arguments.variant)
     print(f"loaded {graph.num_nodes()} nodes, {graph.num_edges()} edges in {time.monotonic() - start:.1f} s")
     if arguments.num_parts > graph.num_nodes():
         raise SystemExit(f"--num_parts: {arguments.num_parts} parts of {graph.num_nodes()} nodes")
@@ -29,11 +31,18 @@ def main(arguments: argparse.Namespace) -> None:
         arguments.num_parts,
         str(out),
         part_method="metis",
-        balance_ntypes=graph.ndata["train_mask"] if arguments.balance_train else None,
+        balance_ntypes=_train_mask(graph) if arguments.balance_train else None,
         balance_edges=arguments.balance_edges,
         **extra,
     )
     print(f"{arguments.num_parts} parts in {out} after {time.monotonic() - start:.1f} s")
+
+
+def _train_mask(graph: Any) -> Any:
+    """What METIS spreads evenly, in the form that partition_graph wants: by type where there are several."""
+    ntype = sage.target(graph)
+    mask = graph.nodes[ntype].data["train_mask"]
+    return mask if len(graph.ntypes) == 1 else {ntype: mask}
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -46,6 +55,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--dataset_url", help="dataset folder, or a package index by path or address")
     parser.add_argument("--balance_train", action="store_true", help="as many training nodes in each part")
     parser.add_argument("--balance_edges", action="store_true", help="as many edges in each part")
+    parser.add_argument("--variant", choices=debian_data.VARIANTS, default=debian_data.VARIANTS[0])
     parser.add_argument("--use_graphbolt", action="store_true", help="DGL 2: GraphBolt's format too")
     return parser
 

@@ -13,8 +13,13 @@ import dgl.nn.pytorch as dglnn
 import torch as th
 from torch import nn
 
-Batch = tuple[th.Tensor, th.Tensor, list[Any]]
-"""Input nodes, seed nodes and message flow graphs, as DGL's loaders yield them."""
+Batch = tuple[Any, Any, list[Any]]
+"""Input nodes, seed nodes (by type in a heterogeneous graph) and blocks, as DGL's loaders yield them."""
+
+Relation = tuple[str, str, str]
+
+TARGET = "package"
+"""The node type that has labels; a homogeneous graph has only one type, whatever its name."""
 
 
 class Sage(nn.Module):  # type: ignore[misc]
@@ -43,19 +48,99 @@ class Sage(nn.Module):  # type: ignore[misc]
         return self.layers[-1](blocks[-1], hidden)
 
 
+class HeteroSage(nn.Module):  # type: ignore[misc]
+    """The same for several node and edge types: each relation has its own weights, their mean counts.
+
+    The second and last layer exists only for relations into the target, so that no weight is ever
+    without a gradient (DistributedDataParallel would wait for it).
+    """
+
+    def __init__(
+        self, relations: Sequence[Relation], widths: tuple[int, int, int], target: str, dropout: float
+    ) -> None:
+        super().__init__()
+        inputs, hidden, classes = widths
+        last = [relation for relation in relations if relation[2] == target]
+        self.target = target
+        self.first = _by_relation(relations, inputs, hidden)
+        self.last = _by_relation(last, hidden, classes)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, blocks: Sequence[Any], features: dict[str, th.Tensor]) -> th.Tensor:
+        """Logits of the seed nodes of the target type; features by node type."""
+        hidden = {
+            ntype: self.dropout(th.relu(rows))
+            for ntype, rows in _convolve(self.first, blocks[0], features).items()
+        }
+        return _convolve(self.last, blocks[1], hidden)[self.target]
+
+
+def _by_relation(relations: Sequence[Relation], inputs: int, outputs: int) -> nn.ModuleDict:
+    return nn.ModuleDict({":".join(r): dglnn.SAGEConv(inputs, outputs, "mean") for r in relations})
+
+
+def _convolve(layer: nn.ModuleDict, block: Any, rows: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
+    """One layer; a relation without edges in this block counts too, as DDP needs its weights used."""
+    found: dict[str, list[th.Tensor]] = {}
+    for name, convolution in layer.items():
+        source, relation, target = name.split(":")
+        own = rows[target][: block.num_dst_nodes(target)]
+        messages = convolution(block[source, relation, target], (rows[source], own))
+        found.setdefault(target, []).append(messages)
+    return {ntype: th.stack(parts).mean(0) for ntype, parts in found.items()}
+
+
+def build(graph: Any, widths: tuple[int, int, int], dropout: float) -> nn.Module:
+    """The model for a DGLGraph or DistGraph: features, hidden units and classes in `widths`."""
+    if len(graph.canonical_etypes) == 1:
+        return Sage(widths, dropout)
+    return HeteroSage(graph.canonical_etypes, widths, target(graph), dropout)
+
+
+def target(graph: Any) -> str:
+    """The node type whose class is learnt."""
+    return str(graph.ntypes[0]) if len(graph.ntypes) == 1 else TARGET
+
+
+def fetch(graph: Any, batch: Batch, device: th.device) -> tuple[list[Any], Any, th.Tensor]:
+    """Blocks, features and labels of a batch on the device, from a DGLGraph or a DistGraph."""
+    inputs, seeds, blocks = batch
+    labels = graph.nodes[target(graph)].data["labels"]
+    blocks = [block.to(device) for block in blocks]
+    if not isinstance(inputs, dict):
+        x = graph.nodes[target(graph)].data["features"][inputs].to(device)
+        return blocks, x, labels[seeds].long().to(device)
+    nodes = {ntype: inputs.get(ntype, th.empty(0, dtype=th.int64)) for ntype in graph.ntypes}
+    x = {ntype: graph.nodes[ntype].data["features"][ids].to(device) for ntype, ids in nodes.items()}
+    return blocks, x, labels[seeds[target(graph)]].long().to(device)
+
+
+def seeds_of(graph: Any, nodes: th.Tensor) -> Any:
+    """Nodes of the target type as DGL's loaders want them: by type in a heterogeneous graph."""
+    return nodes if len(graph.ntypes) == 1 else {target(graph): nodes}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what both trainings let the user choose, with one set of defaults."""
     parser.add_argument("--num_epochs", type=int, default=5)
     parser.add_argument("--batch_size", type=int, default=500, help="seed nodes of a step, for each trainer")
     parser.add_argument("--batch_size_eval", type=int, default=2000)
     parser.add_argument("--num_hidden", type=int, default=64)
-    parser.add_argument("--fan_out", type=numbers, default=(10, 10), help="neighbours by layer, as 10,10")
-    parser.add_argument("--fan_out_eval", type=numbers, default=(20, 20))
+    parser.add_argument("--fan_out", type=numbers, help="neighbours by layer and relation, as 10,10")
+    parser.add_argument("--fan_out_eval", type=numbers)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--dropout", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--num_gpus", type=int, default=-1, help="GPUs of this machine, -1: CPU")
     parser.add_argument("--num_workers", type=int, help="of 2021's dglrun; DGL_NUM_SAMPLER counts")
+
+
+def fan_outs(arguments: argparse.Namespace, graph: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Neighbours by layer for training and for judging: fewer of each relation where there are many."""
+    few = len(graph.canonical_etypes) > 1
+    return arguments.fan_out or ((4, 4) if few else (10, 10)), arguments.fan_out_eval or (
+        (10, 10) if few else (20, 20)
+    )
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -68,9 +153,7 @@ def device(num_gpus: int) -> th.device:
     return th.device("cpu" if num_gpus < 1 else f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % num_gpus}")
 
 
-def step(
-    model: nn.Module, optimizer: th.optim.Optimizer, blocks: list[Any], x: th.Tensor, y: th.Tensor
-) -> float:
+def step(model: nn.Module, optimizer: th.optim.Optimizer, blocks: list[Any], x: Any, y: th.Tensor) -> float:
     """One optimizer step; returns the loss."""
     loss = nn.functional.cross_entropy(model(blocks, x), y)
     optimizer.zero_grad()
@@ -79,13 +162,13 @@ def step(
     return float(loss.item())
 
 
-def correct(model: nn.Module, batches: Iterable[Batch], fetch: Callable[[Batch], Any]) -> th.Tensor:
+def correct(model: nn.Module, batches: Iterable[Batch], give: Callable[[Batch], Any]) -> th.Tensor:
     """Count right answers.
 
     Args:
         model: The model.
         batches: Batches of the nodes to judge.
-        fetch: Gives blocks, features and labels of a batch.
+        give: Gives blocks, features and labels of a batch.
 
     Returns:
         int64 of shape (2,): right answers, nodes.
@@ -94,7 +177,7 @@ def correct(model: nn.Module, batches: Iterable[Batch], fetch: Callable[[Batch],
     count = th.zeros(2, dtype=th.int64)
     with th.no_grad():
         for batch in batches:
-            blocks, x, y = fetch(batch)
+            blocks, x, y = give(batch)
             count += th.tensor([int((model(blocks, x).argmax(1) == y).sum()), len(y)])
     model.train()
     return count

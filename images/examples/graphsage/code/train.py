@@ -15,25 +15,25 @@ def train(arguments: argparse.Namespace) -> None:
     """Train, judge, save."""
     th.manual_seed(arguments.seed)
     dgl.seed(arguments.seed)
-    graph = debian_data.load(arguments.dataset_url)
-    data, device = graph.ndata, sage.device(arguments.num_gpus)
+    graph = debian_data.load(arguments.dataset_url, arguments.variant)
+    data, device = graph.nodes[sage.target(graph)].data, sage.device(arguments.num_gpus)
 
     def batches(mask: str, fan_out: tuple[int, ...], size: int) -> Any:
         nodes = data[mask].nonzero().squeeze(1)
         sampler = dgl.dataloading.NeighborSampler(list(fan_out))
         shuffle = mask == "train_mask"
-        return dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=size, shuffle=shuffle)
+        seeds = sage.seeds_of(graph, nodes)
+        return dgl.dataloading.DataLoader(graph, seeds, sampler, batch_size=size, shuffle=shuffle)
 
     def fetch(batch: sage.Batch) -> Any:
-        inputs, seeds, blocks = batch
-        x, y = data["features"][inputs], data["labels"][seeds]
-        return [block.to(device) for block in blocks], x.to(device), y.to(device)
+        return sage.fetch(graph, batch, device)
 
     classes = int(data["labels"].max()) + 1
-    model = sage.Sage((data["features"].shape[1], arguments.num_hidden, classes), arguments.dropout)
-    model = model.to(device)
+    widths = (data["features"].shape[1], arguments.num_hidden, classes)
+    model = sage.build(graph, widths, arguments.dropout).to(device)
     optimizer = th.optim.Adam(model.parameters(), lr=arguments.lr)
-    loader = batches("train_mask", arguments.fan_out, arguments.batch_size)
+    fan_out, fan_out_eval = sage.fan_outs(arguments, graph)
+    loader = batches("train_mask", fan_out, arguments.batch_size)
     epochs = []
     for epoch in range(arguments.num_epochs):
         start = time.monotonic()
@@ -41,7 +41,7 @@ def train(arguments: argparse.Namespace) -> None:
         epochs.append({"loss": sum(losses) / len(losses), "seconds": time.monotonic() - start})
         print(f"epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {epochs[-1]['seconds']:.1f} s")
 
-    evaluated = batches("test_mask", arguments.fan_out_eval, arguments.batch_size_eval)
+    evaluated = batches("test_mask", fan_out_eval, arguments.batch_size_eval)
     right, count = sage.correct(model, evaluated, fetch).tolist()
     majority = sage.majority_accuracy(data["labels"], data["train_mask"], data["test_mask"])
     metrics = {"test_accuracy": right / count, "majority": majority, "world_size": 1, "epochs": epochs}
@@ -53,6 +53,7 @@ def command_line() -> argparse.ArgumentParser:
     """The flags."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset_url", help="dataset folder, or a package index by path or address")
+    parser.add_argument("--variant", choices=debian_data.VARIANTS, default=debian_data.VARIANTS[0])
     parser.add_argument("--graph_name", help="not needed; so that one command line fits both trainings")
     sage.add_arguments(parser)
     parser.set_defaults(batch_size=1000)

@@ -49,8 +49,9 @@ class Job:
             dist.init_process_group("gloo" if arguments.num_gpus < 1 else "nccl")
         part_config = None if DISTRIBUTED else arguments.part_config
         graph = dgl.distributed.DistGraph(arguments.graph_name, part_config=part_config)
+        ntype, book = sage.target(graph), graph.get_partition_book()
         train, test = (
-            dgl.distributed.node_split(graph.ndata[mask], graph.get_partition_book(), force_even=DISTRIBUTED)
+            dgl.distributed.node_split(graph.nodes[ntype].data[mask], book, ntype, force_even=DISTRIBUTED)
             for mask in ("train_mask", "test_mask")
         )
         return cls(arguments, graph, sage.device(arguments.num_gpus), train, test)
@@ -59,19 +60,22 @@ class Job:
         """Sampled batches of these nodes, whose neighbours may live on any worker."""
         sampler = dgl.dataloading.NeighborSampler(list(fan_out))
         return dgl.dataloading.DistNodeDataLoader(
-            self.graph, nodes, sampler, batch_size=size, shuffle=shuffle, drop_last=False
+            self.graph,
+            sage.seeds_of(self.graph, nodes),
+            sampler,
+            batch_size=size,
+            shuffle=shuffle,
+            drop_last=False,
         )
 
     def fetch(self, batch: sage.Batch) -> Any:
         """Blocks, features and labels of a batch on the device."""
-        inputs, seeds, blocks = batch
-        x = self.graph.ndata["features"][inputs].to(self.device)
-        y = self.graph.ndata["labels"][seeds].long().to(self.device)
-        return [block.to(self.device) for block in blocks], x, y
+        return sage.fetch(self.graph, batch, self.device)
 
     def all_rows(self, name: str) -> th.Tensor:
-        """A node feature of the whole graph."""
-        return self.graph.ndata[name][th.arange(self.graph.num_nodes())]
+        """A feature of all nodes of the target type."""
+        rows = self.graph.nodes[sage.target(self.graph)].data[name]
+        return rows[th.arange(len(rows))]
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -83,7 +87,8 @@ def train(job: Job, model: nn.Module) -> list[dict[str, float]]:
     """Train for some epochs; returns loss, seconds and seeds per second of each, as this rank saw it."""
     rank, _ = rank_and_size()
     optimizer = th.optim.Adam(model.parameters(), lr=job.arguments.lr)
-    loader = job.batches(job.train, job.arguments.fan_out, job.arguments.batch_size, shuffle=True)
+    fan_out, _ = sage.fan_outs(job.arguments, job.graph)
+    loader = job.batches(job.train, fan_out, job.arguments.batch_size, shuffle=True)
     epochs = []
     for epoch in range(job.arguments.num_epochs):
         start = time.monotonic()
@@ -101,7 +106,8 @@ def train(job: Job, model: nn.Module) -> list[dict[str, float]]:
 
 def test_accuracy(job: Job, model: nn.Module) -> float:
     """Accuracy over the test nodes of all ranks."""
-    batches = job.batches(job.test, job.arguments.fan_out_eval, job.arguments.batch_size_eval, shuffle=False)
+    _, fan_out = sage.fan_outs(job.arguments, job.graph)
+    batches = job.batches(job.test, fan_out, job.arguments.batch_size_eval, shuffle=False)
     count = sage.correct(model, batches, job.fetch).to(job.device)
     if DISTRIBUTED:
         dist.all_reduce(count)
@@ -116,8 +122,9 @@ def main(arguments: argparse.Namespace) -> None:
     th.manual_seed(arguments.seed)
     dgl.seed(arguments.seed + rank)
     labels = job.all_rows("labels").long()
-    widths = (job.graph.ndata["features"].shape[1], arguments.num_hidden, int(labels.max()) + 1)
-    model: nn.Module = sage.Sage(widths, arguments.dropout).to(job.device)
+    features = job.graph.nodes[sage.target(job.graph)].data["features"].shape[1]
+    widths = (features, arguments.num_hidden, int(labels.max()) + 1)
+    model = sage.build(job.graph, widths, arguments.dropout).to(job.device)
     th.manual_seed(arguments.seed + rank)  # the same start, but an order and a dropout of its own
     trained = DistributedDataParallel(model) if DISTRIBUTED else model
 
