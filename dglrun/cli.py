@@ -105,6 +105,12 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-g", "--graph-name", help="graph name: file stem of the partition's JSON")
     group.add_argument("--num-partitions", metavar="N", help="parts, as many as workers")
     group.add_argument("--partition-entry-point", metavar="FILE", help="partition script")
+    group.add_argument("--chunked-graph", metavar="DIR", help="chunked graph to partition, no script needed")
+    group.add_argument(
+        "--partition-backend", metavar="NAME", help="for --chunked-graph: dglrun partition --help"
+    )
+    group.add_argument("--partition-ranks", metavar="N", help="processes that partition a chunked graph")
+    group.add_argument("--interface", metavar="NAME", help="network interface of the pods for MPI (eth0)")
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
     group.add_argument("--verify", metavar="WHEN", help="check partitions: auto (small ones), always, never")

@@ -38,6 +38,8 @@ class Pod(BaseModel):
     container: str
     gpus: AtLeastZero
     kubectl: str
+    kubexec: str
+    hostfile: str
     report: str | None
 
     @classmethod
@@ -57,6 +59,8 @@ class Pod(BaseModel):
             "container": environ.get(env.WORKER_CONTAINER) or "main",
             "gpus": environ.get(env.GPUS_PER_WORKER) or 0,
             "kubectl": environ.get(env.KUBECTL_PATH) or f"{names.KUBE_DIR}/kubectl",
+            "kubexec": environ.get(env.KUBEXEC_PATH) or f"{names.CONFIG_DIR}/{names.KUBEXEC}",
+            "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
         }
         try:
@@ -74,6 +78,10 @@ class RunConfig(BaseModel):
     graph_name: str | None = None
     num_partitions: AtLeastOne | None = None
     partition_entry_point: str | None = None
+    chunked_graph: str | None = None
+    partition_backend: str | None = None
+    partition_ranks: AtLeastOne | None = None
+    interface: str = "eth0"
     balance_train: bool = False
     balance_edges: bool = False
     dataset_url: str | None = None
@@ -123,6 +131,11 @@ class RunConfig(BaseModel):
         return self.pod.phase == env.PHASE_SKIP
 
     @property
+    def partitions_on_workers(self) -> bool:
+        """Whether the workers partition the graph themselves."""
+        return self.pod.mode is Mode.DIST_PARMETIS
+
+    @property
     def workers(self) -> int:
         """Number of workers; outside of a job as many as partitions."""
         return self.pod.workers or self.num_partitions or 1
@@ -131,6 +144,11 @@ class RunConfig(BaseModel):
     def output(self) -> str:
         """DGL_OUTPUT_DIR, on the workers and on the launcher."""
         return self.output_dir or f"{self.workspace}/output"
+
+    @property
+    def workload(self) -> str:
+        """Folder of a worker's part."""
+        return f"{self.workspace}/workload"
 
     @property
     def partition_config(self) -> str:
@@ -172,11 +190,18 @@ def _missing(config: RunConfig) -> list[str]:
     if config.is_skip:
         needed = ["train_entry_point"]
     elif config.is_partitioner:
-        needed = ["graph_name", "num_partitions", "partition_entry_point"]
+        needed = ["graph_name", "num_partitions", _source_of_parts(config)]
     else:
         needed = ["graph_name", "train_entry_point"]
+        needed += ["chunked_graph"] if config.partitions_on_workers else []
     where = config.pod.phase
     return [f"{_flag(name)} is missing: the {where} needs it" for name in needed if not getattr(config, name)]
+
+
+def _source_of_parts(config: RunConfig) -> str:
+    """DGL-API takes a script or a chunked graph; the other modes partition a chunked graph."""
+    is_script = config.pod.mode is Mode.DGL_API and not config.chunked_graph
+    return "partition_entry_point" if is_script else "chunked_graph"
 
 
 def _contradictions(config: RunConfig) -> list[str]:
@@ -188,6 +213,8 @@ def _contradictions(config: RunConfig) -> list[str]:
         )
     if pod.in_job and not config.is_skip and config.num_gpus and config.num_gpus > pod.gpus:
         problems.append(f"--num-gpus is {config.num_gpus}, but a worker has {pod.gpus} GPUs")
+    if config.partitions_on_workers and config.partition_entry_point:
+        problems.append("--partition-entry-point: DistParMETIS takes none, the workers read --chunked-graph")
     if config.backend == "nccl" and not config.num_gpus:
         problems.append("--backend nccl needs GPUs: expected --num-gpus of at least 1")
     if config.backend == "nccl" and config.num_trainers > (config.num_gpus or 0):

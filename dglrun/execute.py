@@ -16,7 +16,19 @@ from dglrun.launch import Training
 from dglrun.outcome import RunError
 from dglrun.partition import Partition, PartitionError
 from dglrun.progress import Reporter
-from dglrun.steps import Assess, AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
+from dglrun.steps import (
+    Assess,
+    AwaitContainer,
+    CheckPartition,
+    Collect,
+    Phase,
+    Preparation,
+    ReadAssignment,
+    Run,
+    Send,
+    Supervise,
+    WriteText,
+)
 from dglrun.streams import Streams
 
 POLL_SECONDS = 0.5
@@ -86,21 +98,26 @@ class Executor:
             self._prepare(supervise)
         if collect:
             self._train(collect)
-        sends: list[Send] = []
         for step in phase.steps:
-            match step:
-                case Run():
-                    local.run(step, lambda line: self._reporter.stage(phase.stage, line))
-                case CheckPartition():
-                    self._partition = _checked(step)
-                case Assess():
-                    self._assess(step)
-                case AwaitContainer():
-                    self._await(step)
-                case Send():
-                    sends.append(step)
-        if sends:
+            if not isinstance(step, Supervise | Collect | Send):
+                self._do(step, phase)
+        if sends := [step for step in phase.steps if isinstance(step, Send)]:
             self._send(sends)
+
+    def _do(self, step: Preparation, phase: Phase) -> None:
+        match step:
+            case Run():
+                local.run(step, lambda line: self._reporter.stage(phase.stage, line))
+            case WriteText():
+                _write(step)
+            case ReadAssignment():
+                self._read_assignment(step)
+            case CheckPartition():
+                self._partition = _checked(step)
+            case Assess():
+                self._assess(step)
+            case AwaitContainer():
+                self._await(step)
 
     # --- partition
 
@@ -117,6 +134,14 @@ class Executor:
             quality = json.loads(Path(step.json).read_text())
             self._reporter.partition({**quality, "verified": step.verify is not None})
         except (RunError, OSError, ValueError) as error:
+            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
+
+    def _read_assignment(self, step: ReadAssignment) -> None:
+        try:
+            with self._streams.open(step.argv) as stream:
+                meta = json.loads(self._streams.finish(stream)[0])
+            self._reporter.partition(quality_of(meta))
+        except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
     @property
@@ -207,6 +232,21 @@ class Executor:
         return None
 
 
+def quality_of(meta: Mapping[str, Any]) -> dict[str, object]:
+    """The report's partition.json of an assignment's partition_meta.json.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not one that dglrun has written.
+    """
+    return {
+        "method": meta["method"],
+        "numParts": int(meta["num_parts"]),
+        "edgeCut": f"{meta['edge_cut_ratio']:.1%}",
+        "nodeBalance": f"{meta['node_balance']:.2f}",
+        "edgeBalance": f"{meta['edge_balance']:.2f}",
+    }
+
+
 def addresses(config: RunConfig, cluster: Cluster) -> tuple[Host, ...]:
     """The live IPs of the workers, by index; their names are known before they exist.
 
@@ -254,6 +294,14 @@ def _ip(cluster: Cluster, name: str, deadline: float) -> str:
 def _is_running(pod: dict[str, Any], container: str) -> bool:
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
     return any(s.get("name") == container and (s.get("state") or {}).get("running") for s in statuses)
+
+
+def _write(step: WriteText) -> None:
+    try:
+        Path(step.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(step.path).write_text(step.text)
+    except OSError as error:
+        raise RunError(f"{step.path}: cannot be written: {error.strerror}", exitcodes.IO) from error
 
 
 def _ignore(_line: str) -> None:

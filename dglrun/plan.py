@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from dglrun import parts
 from dglrun.config import RunConfig
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.copy import RECEIVE
 from dglrun.kubectl import Kubectl
-from dglrun.steps import Assess, AwaitContainer, CheckPartition, Collect, Phase, Run, Send, Supervise
+from dglrun.steps import CheckPartition, Collect, Phase, Run, Send, Supervise
 from dglrun.supervise import CAUSES as CAUSES_VARIABLE
 from dglrun.supervise import FOLDER
 from dglrun.supervise.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS, Process, Role, Spec
@@ -31,7 +32,7 @@ def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple
     if config.is_skip:
         return (_skip(config),)
     if config.is_partitioner:
-        return (_partition(config), _deliver(config))
+        return parts.in_partitioner(config)
     return launcher_phases(config, hosts, run)
 
 
@@ -39,8 +40,10 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     """Dispatch; prepare the workers (their supervisors wait); let them train, and collect."""
     supervise = tuple(_supervise(config, hosts, index, run) for index in range(len(hosts)))
     collect = tuple(_collect(config, host) for host in hosts)
+    is_distributed = config.partitions_on_workers
+    first = parts.on_workers(config, hosts) if is_distributed else (_dispatch(config, hosts),)
     return (
-        _dispatch(config, hosts),
+        *first,
         Phase(4, PHASES, "revise hostfile", report.STAGE_DISPATCHING, supervise),
         Phase(5, PHASES, "launch the training", report.STAGE_TRAINING, collect),
     )
@@ -70,23 +73,6 @@ def script_flags(config: RunConfig) -> Strings:
     return (*flags, *config.script_args)
 
 
-def partition_flags(config: RunConfig) -> Strings:
-    """What the partition script is given: the flags of 2021, each only when set."""
-    flags = [
-        *("--graph_name", config.graph_name or ""),
-        *("--workspace", config.workspace),
-        *("--rel_data_path", "dataset"),
-        *("--num_parts", str(config.num_partitions)),
-    ]
-    if config.dataset_url:
-        flags += ["--dataset_url", config.dataset_url]
-    if config.balance_train:
-        flags.append("--balance_train")
-    if config.balance_edges:
-        flags.append("--balance_edges")
-    return tuple(flags)
-
-
 def ip_config(config: RunConfig) -> str:
     """DGL's own two-column file on each worker, under its name of 2021."""
     return f"{config.workspace}/hostfile_revised"
@@ -94,40 +80,13 @@ def ip_config(config: RunConfig) -> str:
 
 def worker_part_config(config: RunConfig) -> str:
     """The partition's JSON on each worker."""
-    return f"{config.workspace}/workload/{config.partition_config.rsplit('/', 1)[-1]}"
+    return f"{config.workload}/{config.partition_config.rsplit('/', 1)[-1]}"
 
 
 def _skip(config: RunConfig) -> Phase:
     argv = (config.python, config.train_entry_point or "", *config.script_args)
     step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output})
     return Phase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
-
-
-def _partition(config: RunConfig) -> Phase:
-    argv = (config.python, config.partition_entry_point or "", *partition_flags(config))
-    step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"})
-    return Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, (step,))
-
-
-def _deliver(config: RunConfig) -> Phase:
-    pod = names.launcher(config.pod.job)
-    receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
-    steps = (
-        CheckPartition(config.produced_config, config.num_partitions or 0),
-        _assess(config),
-        AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
-        Send(pod, receive, f"{config.workspace}/dataset", config.produced_config),
-    )
-    return Phase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
-
-
-def _assess(config: RunConfig) -> Assess:
-    command = (config.python, "-m", "dglrun")
-    found = f"{config.workspace}/partition-quality.json"
-    verify = Run((*command, "verify", config.produced_config, "--for-training"))
-    measure = Run((*command, "report", config.produced_config, "--json", found))
-    limit = None if config.verify == "always" else CHEAP_BYTES
-    return Assess(verify if config.verify != "never" else None, measure, found, limit)
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> Phase:

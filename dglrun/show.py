@@ -25,7 +25,8 @@ def as_yaml(config: RunConfig) -> str:
 def phases(config: RunConfig) -> tuple[Phase, ...]:
     """The phases of this pod with placeholders for what only a run knows."""
     hosts = placeholder_hosts(config)
-    if config.pod.in_job or config.is_skip or config.is_partitioner or not config.partition_entry_point:
+    is_one_pods = config.pod.in_job or config.is_skip or config.is_partitioner or config.partitions_on_workers
+    if is_one_pods or not (config.partition_entry_point or config.chunked_graph):
         return plan(config, hosts)
     pod = config.pod.model_copy(update={"phase": "Partitioner"})
     update = {"pod": pod, "num_partitions": config.workers}

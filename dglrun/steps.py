@@ -23,6 +23,30 @@ class Run:
 
 
 @dataclass(frozen=True)
+class WriteText:
+    """A text file on this pod.
+
+    Attributes:
+        path: Where; its folder is made if missing.
+        text: What.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ReadAssignment:
+    """Report the quality that an assignment's partition_meta.json on a worker tells.
+
+    Attributes:
+        argv: Writes that JSON on stdout.
+    """
+
+    argv: Argv
+
+
+@dataclass(frozen=True)
 class CheckPartition:
     """Look at a partition folder before it goes anywhere.
 
@@ -120,12 +144,15 @@ class Collect:
     folder: str
 
 
-Step = Run | CheckPartition | Assess | AwaitContainer | Send | Supervise | Collect
+Preparation = Run | WriteText | ReadAssignment | CheckPartition | Assess | AwaitContainer
+Step = Preparation | Send | Supervise | Collect
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the run that ends before the next begins; its steps run side by side.
+    """A part of the run that ends before the next begins.
+
+    Its steps run in order; copies to several pods, and several workers, side by side.
 
     Attributes:
         number: Of this phase, from 1.

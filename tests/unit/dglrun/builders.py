@@ -23,11 +23,17 @@ def a_pod(
     return Pod.of(found | ({"DGL_OPERATOR_PHASE_ENV": phase} if phase else {}))
 
 
-def a_config(*args: str, phase: str | None = None, workers: int = 2, gpus: int = 0) -> RunConfig:
+def a_config(
+    *args: str,
+    phase: str | None = None,
+    workers: int = 2,
+    gpus: int = 0,
+    env: Mapping[str, str] | None = None,
+) -> RunConfig:
     """A checked configuration: a graph and both scripts, and what `args` add."""
     base = ("-g", "g", "--partition-entry-point", "code/part.py", "--train-entry-point", "code/train.py")
     flags, _is_dry, script_args = parse([*base, *args])
-    return check(parse_config(a_pod(phase, workers, gpus), flags, script_args))
+    return check(parse_config(a_pod(phase, workers, gpus, env), flags, script_args))
 
 
 def hosts(count: int) -> tuple[Host, ...]:

@@ -39,6 +39,12 @@ SKIP_OF_2021 = {
     f"2021-skip-{name}": f"--train-entry-point code/{name}.py"
     for name in ("graphsage", "node_classification", "link_predict", "graph_classification")
 }
+PIPELINE = "--graph-name g --chunked-graph /data/g --train-entry-point code/train.py --num-partitions 2"
+MODES = {
+    "chunked": ("DGL-API", f"{PIPELINE} --partition-backend random"),
+    "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4"),
+    "distparmetis": ("DistParMETIS", f"{PIPELINE} --partition-backend zoltan --interface net1"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +53,7 @@ def _no_job(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("name", [*CASES, *OF_2021, *SKIP_OF_2021])
+@pytest.mark.parametrize("name", [*CASES, *OF_2021, *SKIP_OF_2021, *MODES])
 def test_plans_are_as_agreed(
     name: str,
     capsys: pytest.CaptureFixture[str],
@@ -56,7 +62,8 @@ def test_plans_are_as_agreed(
     """Each shape of command line, those of 2021 among them, gives the plan in its golden file."""
     if name in SKIP_OF_2021:
         monkeypatch.setenv("DGL_OPERATOR_PHASE_ENV", "Launcher_Workload")
-    line = {**CASES, **OF_2021, **SKIP_OF_2021}[name]
+    mode, line = MODES.get(name, ("DGL-API", {**CASES, **OF_2021, **SKIP_OF_2021}.get(name, "")))
+    monkeypatch.setenv("DGL_OPERATOR_PARTITION_MODE", mode)
 
     code = workflow(["--dry-run", "--python", "/usr/bin/python3", *shlex.split(line)])
 

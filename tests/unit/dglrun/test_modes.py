@@ -1,0 +1,102 @@
+"""The partition modes that take a chunked graph: dglrun's own pipeline in the place of a script."""
+
+import json
+
+import pytest
+
+from dglrun.config import ConfigError
+from dglrun.execute import quality_of
+from tests.support.dglrun_pods import Done, Pods
+from tests.unit.dglrun.builders import a_config
+from tests.unit.dglrun.conftest import PodsOf
+from tests.unit.pipeline.heterographs import a_toy
+
+
+def partition(pods: Pods, mode: str, *more: str) -> Done:
+    """Run the partitioner's part on a small heterograph."""
+    a_toy(nodes=(60, 40), edges=(300, 200), parts=2).write(pods.root / "chunks")
+    places = ("--workspace", "ws", "--dataset-dir", "dataset")
+    flags = ("-g", "toy", "--num-partitions", "2", "--chunked-graph", str(pods.root / "chunks"), *more)
+    env = {"DGL_OPERATOR_PARTITION_MODE": mode}
+    return pods.run(*flags, *places, phase="Partitioner", where="partitioner", **env)
+
+
+def is_delivered(pods: Pods, done: Done) -> None:
+    """The parts are on the launcher, proved against their source, and their quality is reported."""
+    assert done.code == 0, done.output
+    assert "source: sound" in done.output
+    quality = pods.quality()
+    assert quality
+    assert (quality["numParts"], quality["verified"]) == (2, True)
+    dataset = pods.launcher / "dataset"
+    assert json.loads((dataset / "toy.json").read_text())["num_parts"] == 2
+    assert (dataset / "part1/orig_nids.dgl").is_file()
+
+
+@pytest.mark.parametrize("backend", ["metis", "random"])
+def test_dgl_api_takes_a_chunked_graph_without_a_script(pods_of: PodsOf, backend: str) -> None:
+    """Assigned, dispatched, verified against the source with the mapping kept, delivered."""
+    pods = pods_of()
+
+    done = partition(pods, "DGL-API", "--partition-backend", backend)
+
+    is_delivered(pods, done)
+
+
+@pytest.mark.mpi
+def test_parmetis_mode_partitions_by_several_processes(pods_of: PodsOf) -> None:
+    """Here by the free back end, which the log names."""
+    pods = pods_of()
+
+    done = partition(pods, "ParMETIS", "--partition-backend", "zoltan", "--partition-ranks", "2")
+
+    is_delivered(pods, done)
+    assert "zoltan made 2 parts" in done.output
+
+
+def test_a_back_end_that_is_not_there_is_said(pods_of: PodsOf) -> None:
+    """Nothing else runs silently in its place; nothing is delivered."""
+    pods = pods_of()
+
+    done = partition(pods, "DGL-API", "--partition-backend", "zoltan")
+
+    assert done.code == 2
+    assert "--mode DGL-API takes --backend random, metis, user, got zoltan" in done.message
+    assert not (pods.launcher / "dataset").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "phase", "args", "words"),
+    [
+        ("ParMETIS", "Partitioner", (), "--chunked-graph is missing: the Partitioner needs it"),
+        ("DistParMETIS", None, (), "--chunked-graph is missing: the Launcher needs it"),
+        ("DistParMETIS", None, ("--chunked-graph", "c"), "--partition-entry-point: DistParMETIS takes none"),
+    ],
+)
+def test_each_mode_says_what_it_needs(
+    mode: str, phase: str | None, args: tuple[str, ...], words: str
+) -> None:
+    """Before anything runs."""
+    with pytest.raises(ConfigError) as error:
+        a_config("--num-partitions", "2", *args, phase=phase, env={"DGL_OPERATOR_PARTITION_MODE": mode})
+    assert words in str(error.value)
+
+
+def test_the_quality_of_an_assignment_is_told_as_status_shows_it() -> None:
+    """DistParMETIS has no folder with all parts: the assignment's own figures count."""
+    meta = {
+        "num_parts": 4,
+        "method": "zoltan",
+        "edge_cut_ratio": 0.12345,
+        "node_balance": 1.049,
+        "edge_balance": 1.2,
+        "algo_name": "metis",
+    }
+
+    assert quality_of(meta) == {
+        "method": "zoltan",
+        "numParts": 4,
+        "edgeCut": "12.3%",
+        "nodeBalance": "1.05",
+        "edgeBalance": "1.20",
+    }
