@@ -132,10 +132,11 @@ def _list_width(file: Any, kind: Any) -> int:
 
 
 def _numpy_type(path: Path, kind: Any) -> np.dtype[Any]:
-    try:
-        return np.dtype(kind.to_pandas_dtype())
-    except (NotImplementedError, TypeError):
-        raise DataError(f"{path}: expected numbers, got a column of type {kind}") from None
+    """Pyarrow's own translation needs pandas, which dglrun does without."""
+    floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise DataError(f"{path}: expected numbers, got a column of type {kind}")
+    return np.dtype(floats.get(str(kind), str(kind)))
 
 
 def _shape(path: Path, text: str) -> tuple[int, ...]:

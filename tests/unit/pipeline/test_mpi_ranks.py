@@ -1,0 +1,322 @@
+"""Distributed partitioning by real MPI ranks and real libraries; mpirun's plan, deadline and failures."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dglrun.assign import files, score
+from dglrun.assign.errors import BackendMissingError
+from dglrun.chunked import write
+from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.mpi import command, libraries
+from dglrun.mpi.cyclic import Cyclic
+from tests.unit.pipeline.heterographs import Toy, a_toy
+
+ROOT = Path(__file__).parents[3]
+LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
+
+
+def mpi_here() -> bool:
+    found = subprocess.run((sys.executable, "-c", "import mpi4py"), capture_output=True, check=False)
+    return shutil.which("mpirun") is not None and found.returncode == 0
+
+
+def library_here(backend: str) -> bool:
+    try:
+        return isinstance(libraries.load(backend)[1], ctypes.CDLL)
+    except BackendMissingError:
+        return False
+
+
+NEEDS_MPI = pytest.mark.skipif(not mpi_here(), reason="no mpirun or no mpi4py")
+BACKENDS = [
+    pytest.param(
+        "zoltan",
+        marks=pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan"),
+    ),
+    pytest.param(
+        "parmetis",
+        marks=pytest.mark.skipif(
+            os.environ.get(LICENCE) != "yes", reason=f"skipped for its licence ({LICENCE} is not yes)"
+        ),
+    ),
+]
+
+
+def gone_within(seconds: float, processes: list[Path]) -> bool:
+    """Whether two processes were there and both end in time: mpirun signals them and does not wait."""
+    deadline = time.monotonic() + seconds
+    while any(path.exists() for path in processes) and time.monotonic() < deadline:
+        os.sched_yield()
+    return len(processes) == 2 and not any(path.exists() for path in processes)
+
+
+def partition(source: Path, out: Path, *flags: str, path: str = "") -> "subprocess.CompletedProcess[str]":
+    """`dglrun partition` as a process of its own; `path` comes first on PATH."""
+    argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:
+    """Two groups of 300 nodes, of two types, with few edges between them; loops and copies added."""
+    rng = np.random.default_rng(0)
+    edges = {}
+    for etype, count in (("a:r:a", 6000), ("b:s:a", 2000)):
+        sizes = {"a": 450, "b": 150}
+        src_type, _, dst_type = etype.split(":")
+        src = rng.integers(0, sizes[src_type], count)
+        own = (src % 2) ^ (rng.random(count) < 0.03)
+        dst = 2 * rng.integers(0, sizes[dst_type] // 2, count) + own
+        edges[etype] = np.stack([src, dst], axis=1)
+    edges["a:r:a"] = np.concatenate([edges["a:r:a"], edges["a:r:a"][:500], [[7, 7], [8, 8]]])
+    return write.graph(folder, "two", {"a": 450, "b": 150}, edges, layout=layout, files=3)
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("ranks", "layout"), [(1, "csv"), (2, "csv"), (4, "parquet")])
+def test_ranks_find_communities_and_score_them_right(
+    tmp_path: Path, backend: str, ranks: int, layout: str
+) -> None:
+    """The cut is small, and what the ranks counted is what one pass over the input counts."""
+    graph = two_communities(tmp_path / "in", layout)
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", "2", "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = files.load(tmp_path / "out", graph)
+    expected = score.of_assignment(graph, parts, 2).details(graph.ntypes)
+    assert {key: meta.details[key] for key in expected} == expected
+    assert (meta.method, meta.details["ranks"], meta.details["seed"]) == (backend, ranks, 1)
+    assert meta.details["edge_cut_ratio"] < 0.06
+    assert meta.details["edge_balance"] < 1.1
+    assert f"{backend} made 2 parts: edge cut" in ended.stdout
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("toy", "ranks", "parts"),
+    [
+        (a_toy(1, (12, 0, 5), (25, 9, 3)), 3, 5),
+        (a_toy(2, (1, 1), (4, 2)), 4, 2),
+        (a_toy(3, (9, 4), (0, 0)), 2, 3),
+        (a_toy(4, (40,), (300,)), 2, 8),
+        (a_toy(5, (30, 3), (60, 9)), 2, 1),
+    ],
+    ids=["empty type", "fewer nodes than ranks", "no edges", "dense", "one part"],
+)
+def test_odd_graphs_are_partitioned_by_ranks(
+    tmp_path: Path, backend: str, toy: Toy, ranks: int, parts: int
+) -> None:
+    """Isolated nodes, ranks without nodes, types without nodes."""
+    graph = ChunkedGraph.load(toy.write(tmp_path / "in", chunks=3))
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", str(parts), "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    meta, found = files.load(tmp_path / "out", graph)
+    assert {ntype: len(each) for ntype, each in found.items()} == toy.nodes
+    assert meta.num_parts == parts
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        [*(f"{ntype}.txt" for ntype in toy.nodes), "partition_meta.json"]
+    )
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_bad_input_of_one_rank_ends_all_with_one_message(tmp_path: Path) -> None:
+    """65, the file and the line once, and nothing written."""
+    two_communities(tmp_path / "in")
+    path = tmp_path / "in" / "edges" / "1-s-2.csv"
+    path.write_text(path.read_text().replace("\n", "\n0 450\n", 1).rsplit("\n", 2)[0] + "\n")
+    flags = ("--mode", "ParMETIS", "--backend", "zoltan", "--num-parts", "2", "--ranks", "3")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 65, ended.stderr
+    assert ended.stderr.count("1-s-2.csv: line 2: expected a destination ID from 0 to 449, got 450") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(("ending", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_failed_rank_ends_all_with_its_code(ending: str, code: int) -> None:
+    """The other rank waits in a barrier that never completes."""
+    script = (
+        f"import os, sys; from mpi4py import MPI; MPI.COMM_WORLD.rank and {ending}; MPI.COMM_WORLD.Barrier()"
+    )
+    job = command.Job((sys.executable, "-m", "mpi4py", "-c", script), 2)
+
+    assert command.run(command.argv(job), 60) == code
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
+    """124, and no process stays."""
+    script = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
+    job = command.Job((sys.executable, "-c", script), 2)
+
+    began = time.monotonic()
+    code = command.run(command.argv(job), 3)
+
+    assert (code, time.monotonic() - began < 40) == (124, True)
+    assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
+
+
+def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:
+    """No ssh, no tree spawn, one interface, absolute paths."""
+    remote = command.Remote(("job-worker-0", "job-worker-1"), "/etc/dgl/kubexec.sh", "eth0", slots=2)
+    job = command.Job(("/usr/bin/python3", "-m", "x"), 4, remote)
+
+    argv = " ".join(command.argv(job, tmp_path / "hosts"))
+
+    assert command.hostfile(remote) == "job-worker-0 slots=2\njob-worker-1 slots=2\n"
+    for setting in (
+        f"--hostfile {tmp_path}/hosts",
+        "--allow-run-as-root",
+        "--mca plm_rsh_agent /etc/dgl/kubexec.sh",
+        "--mca plm_rsh_no_tree_spawn 1",
+        "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0",
+        "-np 4",
+        "-x OMP_NUM_THREADS=1 /usr/bin/python3 -m x",
+    ):
+        assert setting in argv
+    assert "--oversubscribe" not in argv
+
+
+@pytest.mark.parametrize(("cpus", "oversubscribed"), [(4, False), (2, True)])
+def test_more_ranks_than_processors_are_allowed(cpus: int, oversubscribed: bool) -> None:
+    """Open MPI refuses them otherwise."""
+    argv = command.argv(command.Job(("x",), 4), cpus=cpus)
+
+    assert ("--oversubscribe" in argv) is oversubscribed
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
+    """The whole DistParMETIS mode, with an agent that stays on this machine: two names, two folders.
+
+    Each `pod` has a root of its own only in the agent's log; interface `lo` joins them.
+    """
+    graph = two_communities(tmp_path / "in")
+    agent, log = tmp_path / "agent.sh", tmp_path / "agent.log"
+    agent.write_text(f'#!/bin/sh\necho "$1" >> {log}\nshift\nexec /bin/sh -c "$*"\n')
+    agent.chmod(0o755)
+    hosts = tmp_path / "hostfile"
+    hosts.write_text("10.0.0.1 30050 job-worker-0 slots=1\n10.0.0.2 30050 job-worker-1 slots=1\n")
+    flags = ("--mode", "DistParMETIS", "--backend", "zoltan", "--num-parts", "2", "--interface", "lo")
+
+    ended = partition(
+        tmp_path / "in", tmp_path / "out", *flags, "--hostfile", str(hosts), "--agent", str(agent)
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(log.read_text().split()) == ["job-worker-0", "job-worker-1"]
+    meta, _ = files.load(tmp_path / "out", graph)
+    assert (meta.details["ranks"], meta.details["edge_cut_ratio"] < 0.06) == (2, True)
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_every_node_has_one_owner(nodes: int, ranks: int) -> None:
+    """And every owner has a node."""
+    layout = Cyclic.of(nodes, ranks)
+
+    owned = [layout.ids(rank) for rank in range(ranks)]
+
+    assert sorted(np.concatenate(owned).tolist()) == list(range(nodes))
+    assert all(len(owned[rank]) == layout.size(rank) for rank in range(ranks))
+    assert all(layout.size(rank) for rank in range(layout.owners))
+    owners, local = layout.locate(np.arange(nodes))
+    assert all(owned[owner][at] == node for node, (owner, at) in enumerate(zip(owners, local, strict=True)))
+    assert layout.starts.tolist() == [sum(map(len, owned[:rank])) for rank in range(layout.owners + 1)]
+
+
+FAKE = """#!{python}
+import glob, os, sys
+if len(sys.argv) != {arguments}:
+    print("usage:", sys.argv[0]); sys.exit(0)
+if int(os.environ["OMPI_COMM_WORLD_RANK"]):
+    sys.exit(0)
+nodes = [line.split() for line in open("graph_nodes.txt")]
+parts = 2
+if {arguments} == 3:
+    for part in range(parts):
+        with open(f"p{{part:03}}-graph_nodes.txt", "w") as file:
+            file.writelines(f"{{n}} {{' '.join(w)}}\\n" for n, w in enumerate(nodes) if n % parts == part)
+else:
+    assert len(open(sys.argv[3]).readlines()) == len(open(sys.argv[4]).readlines()) == 2
+    with open("graph_part.2", "w") as file:
+        file.writelines(f"{{n}} {{n % parts}}\\n" for n in reversed(range(len(nodes))))
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("arguments", [3, 5], ids=["pieces", "lists"])
+def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: int) -> None:
+    """A stand-in with the files and the usage line of each of the two; the real one may not be shipped."""
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "pm_dglpart"
+    program.write_text(FAKE.format(python=sys.executable, arguments=arguments))
+    program.chmod(0o755)
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(program.parent))
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = files.load(tmp_path / "out", graph)
+    assert meta.method == "pm_dglpart"
+    assert np.concatenate(list(parts.values())).tolist() == [node % 2 for node in range(600)]
+    assert not (tmp_path / "out" / "pm_dglpart").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_program_that_ends_well_without_a_result_has_failed(tmp_path: Path) -> None:
+    """Both real programs end with 0 after a usage line."""
+    two_communities(tmp_path / "in")
+    program = tmp_path / "pm_dglpart"
+    program.write_text("#!/bin/sh\necho usage\n")
+    program.chmod(0o755)
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(tmp_path))
+
+    assert ended.returncode == 70
+    assert "pm_dglpart ended with 0 but left no whole result" in ended.stderr
+
+
+@pytest.mark.skipif(library_here("parmetis"), reason="libparmetis is installed")
+def test_an_absent_parmetis_says_what_to_install_and_runs_nothing_else(tmp_path: Path) -> None:
+    """The default of the ParMETIS mode; never silently another back end."""
+    a_toy().write(tmp_path / "in")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", "--mode", "ParMETIS", "--num-parts", "2")
+
+    assert ended.returncode == 69
+    assert "back end parmetis: libparmetis.so.4.0 was not found" in ended.stderr
+    assert "ACCEPT_PARMETIS_LICENSE=yes" in ended.stderr
+    assert not (tmp_path / "out").exists()
