@@ -1,6 +1,9 @@
 """When nothing happens nothing is written; restarts change nothing and deletions leave nothing."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from dgl_operator.runtime.kinds import Kind
 from tests.integration.conftest import Start, Submit
@@ -125,6 +128,36 @@ def test_an_operator_ends_within_seconds_of_sigterm(operator: OperatorProcess, s
     submit().reach("Starting")
 
     assert operator.stop() == 0
+
+
+def test_a_job_of_the_same_name_follows_its_predecessor(
+    operator: OperatorProcess, submit: Submit, api: ApiServer
+) -> None:
+    """The old one's children stand in the way until they are collected, and are never taken over."""
+    first = submit().reach("Training")
+    old = {item["metadata"]["uid"] for item in api.everything(first.namespace).values()}
+    first.delete()
+
+    second = submit().reach("Partitioned")
+
+    present = {item["metadata"]["uid"] for item in api.everything(second.namespace).values()}
+    assert not present & old
+
+
+def test_an_operator_without_an_api_server_ends_non_zero(
+    kubeconfig: Path, namespace: str, tmp_path: Path
+) -> None:
+    """The kubelet restarts it; it does not sit there looking alive."""
+    lost = tmp_path / "lost.kubeconfig"
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    lost.write_text(yaml.safe_dump(config))
+
+    process = OperatorProcess(lost, namespace, tmp_path / "operator.log")
+
+    code = wait_for("end", process.poll, 60)
+    assert code != 0
+    assert "127.0.0.1" in process.log.read_text()
 
 
 def test_probes_answer(operator: OperatorProcess) -> None:

@@ -7,8 +7,16 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dgl_operator.runtime.cluster import AlreadyExists, ClusterBusy, Conflict, Listing, NotFound, Refused
-from dgl_operator.runtime.kinds import Json, Key, Kind
+from dgl_operator.runtime.cluster import (
+    AlreadyExists,
+    ClusterBusy,
+    Conflict,
+    Listing,
+    NotFound,
+    Place,
+    Refused,
+)
+from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
 
 
@@ -74,32 +82,32 @@ class MemoryCluster:
         self._note("create", body)
         return self._store(stored)
 
-    def apply(self, body: Json, uid: str) -> Json:
+    def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
         """See `Cluster`; merges, which is enough where we own all fields."""
-        actual = self._mine(_place(body), uid)
+        actual = self._mine(actual)
         self._note("apply", body)
         return self._store(_merged(actual, body))
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
+    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
         """See `Cluster`."""
         self._check_up()
-        actual = self.objects.get((kind, namespace, name))
-        if actual is None:
+        actual = self.objects.get((kind, place.namespace, place.name))
+        if actual is None or actual["metadata"]["uid"] != place.uid:
             return None
         self._note("annotate", actual)
         return self._store(_merged(actual, {"metadata": {"annotations": dict(annotations)}}))
 
-    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+    def delete(self, kind: Kind, place: Place) -> None:
         """See `Cluster`."""
         self._check_up()
-        actual = self.objects.get((kind, namespace, name))
-        if actual is not None and actual["metadata"]["uid"] == uid:
+        actual = self.objects.get((kind, place.namespace, place.name))
+        if actual is not None and actual["metadata"]["uid"] == place.uid:
             self._note("delete", actual)
-            del self.objects[kind, namespace, name]
+            del self.objects[kind, place.namespace, place.name]
 
-    def write_status(self, key: Key, uid: str, status: Json) -> Json:
+    def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """See `Cluster`."""
-        actual = self._mine((Kind.JOB, *key), uid)
+        actual = self._mine(job)
         self._note("status", actual)
         return self._store({**actual, "status": copy.deepcopy(status)})
 
@@ -108,13 +116,14 @@ class MemoryCluster:
         self._check_up()
         self.events.append(body)
 
-    def _mine(self, place: tuple[Kind, str, str], uid: str) -> Json:
+    def _mine(self, seen: Mapping[str, Any]) -> Json:
         self._check_up()
-        actual = self.objects.get(place)
+        actual = self.objects.get(_place(seen))
         if actual is None:
-            raise NotFound(404, "NotFound", f"{place[2]} not found")
-        if actual["metadata"]["uid"] != uid:
-            raise Conflict(409, "Conflict", f"{place[2]} has another uid")
+            raise NotFound(404, "NotFound", f"{seen['metadata']['name']} not found")
+        for key in ("uid", "resourceVersion"):
+            if actual["metadata"][key] != seen["metadata"][key]:
+                raise Conflict(409, "Conflict", f"{seen['metadata']['name']} has another {key}")
         return actual
 
     def _check_up(self) -> None:

@@ -62,6 +62,10 @@ class OperatorProcess:
         """Whether it is alive."""
         return self._process.poll() is None
 
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self._process.poll()
+
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of a probe."""
         return _get(f"http://127.0.0.1:{self._health}{path}")

@@ -72,7 +72,7 @@ def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
     if launcher and launcher.succeeded:
         return unblocked(_complete(facts), job.status)
     if cause := first_failure(seen, _lost(job, seen)):
-        return unblocked(_fail(cause, facts), job.status)
+        return unblocked(_fail(_while_partitioning(job, cause, facts), facts), job.status)
     return _go_on(job, seen, said, facts)
 
 
@@ -110,6 +110,14 @@ def wanted(job: DGLJob, role: Role) -> tuple[str, ...]:
         return (names.partitioner(name),) if mode.has_partitioner else ()
     worker = job.spec.dgl_replica_specs.worker
     return names.workers(name, worker.replicas) if worker and mode.has_workers else ()
+
+
+def _while_partitioning(job: DGLJob, cause: Failure, facts: tuple[Fact, ...]) -> Failure:
+    """In DistParMETIS the launcher partitions, too, and may fail at that."""
+    is_early = job.spec.partition_mode is Mode.DIST_PARMETIS and not _holds(facts, PARTITIONED)
+    return (
+        replace(cause, reason="PartitionFailed") if is_early and cause.reason == "TrainingFailed" else cause
+    )
 
 
 def _complete(facts: tuple[Fact, ...]) -> Decision:

@@ -16,6 +16,8 @@ from dglrun.contract.names import Role
 SPREAD = timedelta(seconds=2)
 """Finish times have whole seconds, and a failure reaches the launcher within one."""
 
+_NODES_REASONS = ("DeadlineExceeded", "OutOf", "UnexpectedAdmissionError", "NodeAffinity")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -75,6 +77,13 @@ def _lost(name: str, seen: Observed) -> Failure:
     return Failure("PodLost", f"pod {name} {how}; what it held cannot be restored", name)
 
 
+def _taken_away(pod: Pod, at: datetime | None) -> Failure:
+    """The node's own reasons are no eviction: it refused the pod, or the user's deadline passed."""
+    if pod.disruption.startswith(_NODES_REASONS):
+        return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at)
+    return Failure("Evicted", f"pod {pod.name} was taken away: {pod.disruption}", pod.name, at)
+
+
 def _unpullable(pod: Pod) -> Failure:
     return Failure("InvalidImageName", f"pod {pod.name}, {pod.invalid_image}", pod.name)
 
@@ -90,7 +99,7 @@ def _failed(pod: Pod) -> Failure:
     end = pod.main_end if pod.main_end and pod.main_end.exit_code else pod.first_failure
     at = end.at if end else None
     if pod.disruption:
-        return Failure("Evicted", f"pod {pod.name} was taken away: {pod.disruption}", pod.name, at)
+        return _taken_away(pod, at)
     if end is None:
         return Failure("PodFailed", f"pod {pod.name} failed; the node reported no container's end", pod.name)
     return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at)

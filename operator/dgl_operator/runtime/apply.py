@@ -53,7 +53,7 @@ class Applier:
         if is_met(body, actual):
             return None
         try:
-            stored = self._cluster.apply(body, actual["metadata"]["uid"])
+            stored = self._cluster.apply(body, actual)
         except Conflict:
             return self._create(body, uid)  # it was deleted, or another has its name now
         except Refused as error:

@@ -7,12 +7,12 @@ of pods, and events. There is no exec.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import urllib3.exceptions
 from kubernetes import client, config
 
-from dgl_operator.runtime.kinds import Json, Key, Kind
+from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
 
 FIELD_MANAGER = "dgl-operator"
@@ -71,6 +71,14 @@ class Listing:
     version: int
 
 
+class Place(NamedTuple):
+    """Where an object is, and which one is meant."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class Cluster(Protocol):
     """What reconcile needs of an API server; tests have one in memory."""
 
@@ -88,25 +96,25 @@ class Cluster(Protocol):
             Refused: it is not admitted.
         """
 
-    def apply(self, body: Json, uid: str) -> Json:
-        """Apply our fields by force to the object with this UID.
+    def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
+        """Apply our fields by force to the object as it was last seen.
 
         Raises:
-            Conflict: the name belongs to another object now.
+            Conflict: it has changed since, is gone, or the name belongs to another object now.
         """
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
-        """Set annotations and return the object, None when it is gone."""
+    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
+        """Set annotations and return the object, None when it is gone or replaced."""
 
-    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete the object with this UID; nothing happens when it is gone."""
+    def delete(self, kind: Kind, place: Place) -> None:
+        """Delete an object; nothing happens when it is gone or replaced."""
 
-    def write_status(self, key: Key, uid: str, status: Json) -> Json:
-        """Apply the whole status of the job with this UID and return the job.
+    def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
+        """Apply the whole status to the job as it was last seen and return it as stored.
 
         Raises:
             NotFound: the job is gone.
-            Conflict: the name belongs to another job now.
+            Conflict: it has changed since, or the name belongs to another job now.
         """
 
     def post_event(self, body: Json) -> None:
@@ -154,39 +162,48 @@ class KubeCluster:
         path = Kind.of(body).path(body["metadata"]["namespace"])
         return self._request("POST", path, query, body)
 
-    def apply(self, body: Json, uid: str) -> Json:
-        """See `Cluster`; the UID in the body makes the server refuse another object of the name."""
-        metadata = {**body["metadata"], "uid": uid}
+    def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
+        """See `Cluster`."""
+        metadata = {**body["metadata"], **_as_seen(actual)}
         path = Kind.of(body).path(metadata["namespace"], metadata["name"])
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return self._request("PATCH", path, query, {**body, "metadata": metadata}, _APPLY)
 
-    def annotate(self, kind: Kind, namespace: str, name: str, annotations: Mapping[str, str]) -> Json | None:
-        """See `Cluster`."""
-        body = {"metadata": {"annotations": dict(annotations)}}
-        query = {"fieldManager": FIELD_MANAGER}
+    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
+        """See `Cluster`; the server calls another UID an invalid change of an immutable field."""
+        body = {"metadata": {"uid": place.uid, "annotations": dict(annotations)}}
+        path, query = kind.path(place.namespace, place.name), {"fieldManager": FIELD_MANAGER}
         try:
-            return self._request("PATCH", kind.path(namespace, name), query, body, _MERGE)
-        except NotFound:
-            return None
+            return self._request("PATCH", path, query, body, _MERGE)
+        except Refused as error:
+            if error.status in (404, 409, 422):
+                return None
+            raise
 
-    def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+    def delete(self, kind: Kind, place: Place) -> None:
         """See `Cluster`."""
+        body = {"preconditions": {"uid": place.uid}}
         try:
-            self._request("DELETE", kind.path(namespace, name), None, {"preconditions": {"uid": uid}})
+            self._request("DELETE", kind.path(place.namespace, place.name), None, body)
         except (NotFound, Conflict):
             return
 
-    def write_status(self, key: Key, uid: str, status: Json) -> Json:
-        """See `Cluster`."""
+    def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
+        """See `Cluster`.
+
+        The version makes the write safe: the status subresource of a custom resource takes the stored
+        metadata before it validates, so that a wrong UID alone would pass and the status of a deleted
+        job would land on its successor of the same name.
+        """
+        metadata = job["metadata"]
         body = {
             "apiVersion": Kind.JOB.api_version,
             "kind": Kind.JOB.value[0],
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], **_as_seen(job)},
             "status": status,
         }
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return self._request("PATCH", f"{Kind.JOB.path(*key)}/status", query, body, _APPLY)
+        path = Kind.JOB.path(metadata["namespace"], metadata["name"]) + "/status"
+        return self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
 
     def post_event(self, body: Json) -> None:
         """See `Cluster`."""
@@ -217,6 +234,11 @@ class KubeCluster:
             raise _error(response.status, data, response.getheader("Retry-After"), f"{method} {path}")
         found: Json = json.loads(data)
         return found
+
+
+def _as_seen(actual: Mapping[str, Any]) -> Json:
+    """Metadata by which the server refuses a write that was decided on another object or version."""
+    return {key: actual["metadata"][key] for key in ("uid", "resourceVersion")}
 
 
 def _error(status: int, data: bytes, retry_after: str | None, what: str) -> Exception:

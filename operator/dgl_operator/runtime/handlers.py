@@ -18,7 +18,7 @@ _GRACE_SECONDS = 20
 def register(registry: kopf.OperatorRegistry, service: Service) -> None:
     """Subscribe the service to jobs and to all that carries the job label."""
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         _configure(settings)
         await service.start()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from dgl_operator.domain.observed import Pod
-from dgl_operator.runtime.cluster import Cluster
+from dgl_operator.runtime.cluster import Cluster, Place
 from dgl_operator.runtime.kinds import Key, Kind
 from dgl_operator.runtime.store import Store
 from dglrun.contract import names
@@ -54,7 +54,8 @@ class Nudger:
 
     def _annotate(self, key: Key, launcher: Pod, value: str) -> None:
         annotations = {names.ANNOTATION_CONFIG_HASH: value}
-        if stored := self._cluster.annotate(Kind.POD, key.namespace, launcher.name, annotations):
+        place = Place(key.namespace, launcher.name, launcher.uid)
+        if stored := self._cluster.annotate(Kind.POD, place, annotations):
             self._store.put(Kind.POD, stored)
 
 

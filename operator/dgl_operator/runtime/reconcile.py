@@ -15,7 +15,7 @@ from dgl_operator.render import config, desired
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.settings import Images
 from dgl_operator.runtime.apply import Applier
-from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
+from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Place, Refused
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.notice import notice
@@ -157,7 +157,7 @@ class Reconciler:
             seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
         outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
         for pod in decision.drop:
-            self._cluster.delete(Kind.POD, raw["metadata"]["namespace"], pod.name, pod.uid)
+            self._cluster.delete(Kind.POD, Place(raw["metadata"]["namespace"], pod.name, pod.uid))
         if problem and not decision.phase.is_final:
             return Outcome(retry=True)
         return outcome.or_sooner(recheck)
@@ -188,7 +188,7 @@ class Reconciler:
         self, raw: Json, decision: Decision, replicas: dict[str, ReplicaStatus], said: Report
     ) -> Outcome:
         """Write the status if it changed, then tell of it."""
-        key, uid = Key.of_job(raw), raw["metadata"]["uid"]
+        key = Key.of_job(raw)
         old = _status(raw)
         generation = int(raw["metadata"].get("generation", 1))
         new = status.next_status(old, generation, decision, replicas, said, self._clock())
@@ -196,7 +196,7 @@ class Reconciler:
             return Outcome()
         if wait := self._too_early(key, old, new):
             return Outcome(recheck_after=wait)
-        stored = self._cluster.write_status(key, uid, new.wire())
+        stored = self._cluster.write_status(raw, new.wire())
         self._store.put(Kind.JOB, stored)
         self._tell(raw, old, new)
         return Outcome(recheck_after=0.0) if new.phase is not old.phase else Outcome()

@@ -6,7 +6,7 @@ import time
 from http.server import ThreadingHTTPServer
 
 from dgl_operator.runtime import metrics, serve
-from dgl_operator.runtime.cluster import Cluster, ClusterBusy
+from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Refused
 from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
 from dgl_operator.runtime.queue import Queue
 from dgl_operator.runtime.reconcile import Reconciler
@@ -71,8 +71,8 @@ class Service:
             await asyncio.sleep(self._settings.resync_seconds)
             try:
                 await self._resync()
-            except ClusterBusy as error:
-                log.warning("resync: %s", error)
+            except (ClusterBusy, Refused) as error:
+                log.warning("resync: %s; again in %.0f s", error, self._settings.resync_seconds)
 
     async def _resync(self) -> None:
         """List all; look at every job and at every owner of something that vanished unseen."""

@@ -282,6 +282,30 @@ def test_a_worker_that_ends_before_the_job_fails_it() -> None:
     assert "must live until the job ends" in cause(decision)[1]
 
 
+def test_a_pod_that_its_node_ended_for_a_deadline_was_not_evicted() -> None:
+    """The user's own activeDeadlineSeconds, or a node that was full."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    late = a_pod(
+        job, LAUNCHER, "Failed", containers=[], reason="DeadlineExceeded", message="active for too long"
+    )
+
+    decision = decided(job, late, *workers_of(job))
+
+    assert cause(decision) == ("PodFailed", "pod sage-launcher: DeadlineExceeded: active for too long")
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [(None, "PartitionFailed"), ("Partitioning", "PartitionFailed"), ("Training", "TrainingFailed")],
+)
+def test_a_dist_parmetis_launcher_fails_at_what_it_was_doing(stage: str | None, reason: str) -> None:
+    """It partitions before it trains."""
+    job = a_job(mode=Mode.DIST_PARMETIS)
+    launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended(code=70)])
+
+    assert cause(decided(job, launcher, *workers_of(job), stage=stage))[0] == reason
+
+
 def test_an_image_name_that_cannot_be_one_fails_the_job() -> None:
     """Other pull problems may pass; this one cannot."""
     job = a_job()

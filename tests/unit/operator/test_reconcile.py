@@ -571,6 +571,22 @@ def test_a_job_deleted_unseen_does_not_fail_for_its_pods() -> None:
     assert operator.cluster.writes == []
 
 
+def test_a_status_is_not_written_onto_a_successor_of_the_same_name() -> None:
+    """The watch may still show the deleted job; its end is not the next one's."""
+    operator = Operator()
+    training(operator)
+    operator.cluster.remove(Kind.JOB, *KEY)
+    operator.cluster.add(a_raw_job(uid="the-next"))
+    operator.pod("sage-worker-0", a_pod_status("Running", ip="10.0.0.10", ready=False))
+    pod = operator.cluster.objects[Kind.POD, "default", "sage-worker-0"]
+    operator.store.put(Kind.POD, pod)
+
+    outcome = operator.reconcile(KEY)
+
+    assert outcome.retry
+    assert operator.status == {}
+
+
 def test_a_server_that_is_down_is_the_queues_business() -> None:
     """Nothing is decided without it."""
     operator = Operator()
