@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.dglrun_pods import ROOT, Done, Pods, eventually, read_until
 from tests.unit.dglrun.conftest import PodsOf
+from tests.unit.pipeline.heterographs import Toy
 
 pytestmark = [
     pytest.mark.dgl,
@@ -26,57 +28,79 @@ PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
 IPS = ("10.213.7.1", "10.213.7.2")
 LIMIT = 10.0
 
+LAUNCHER = "10.213.7.254"
+
 WRAP = """#!/bin/sh
-# Every command of a worker runs in its network namespace, with its own shared memory.
+# A worker's command runs in its network namespace, with its own shared memory and its own {root}/ws.
 pod=$1; shift
 case $pod in *-worker-*) ;; *) exec "$@" ;; esac
-enter='mount --bind "$0" /dev/shm; exec "$@"'
-exec ip netns exec {prefix}${{pod##*-}} unshare -m sh -c "$enter" "{root}/shm.$pod" "$@"
+mkdir -p "{root}/$pod/ws"
+enter='mount --bind "$0" /dev/shm && mount --bind "$1" {root}/ws && shift && exec "$@"'
+exec ip netns exec {prefix}${{pod##*-}} unshare -m sh -c "$enter" "{root}/shm.$pod" "{root}/$pod/ws" "$@"
+"""
+
+KUBEXEC = """#!/bin/sh
+# As the operator's: POD COMMAND..., where a shell in the pod reads the command.
+pod=$1; shift
+exec "$(dirname "$0")/wrap" "$pod" /bin/sh -c "$*"
 """
 
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
-    """Two namespaces joined by a cable; gives the prefix of their names."""
-    prefix = f"dglrun{os.getpid()}-"
-    ends = [f"v{os.getpid()}-{index}" for index in (0, 1)]
+    """Two namespaces on a bridge of this machine; gives the prefix of their names."""
+    prefix, bridge = f"dglrun{os.getpid()}-", f"d{os.getpid()}"
 
     def ip(*argv: str) -> None:
         subprocess.run(["ip", *argv], check=True, capture_output=True)
 
-    ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+    ip("link", "add", bridge, "type", "bridge")
     try:
-        for index, end in enumerate(ends):
-            inside = ("-n", f"{prefix}{index}")
-            ip("netns", "add", inside[1])
-            ip("link", "set", end, "netns", inside[1])
-            ip(*inside, "addr", "add", f"{IPS[index]}/24", "dev", end)
-            ip(*inside, "link", "set", end, "up")
-            ip(*inside, "link", "set", "lo", "up")
+        ip("addr", "add", f"{LAUNCHER}/24", "dev", bridge)
+        ip("link", "set", bridge, "up")
+        for index, address in enumerate(IPS):
+            name, ends = f"{prefix}{index}", (f"v{os.getpid()}-{index}", f"w{os.getpid()}-{index}")
+            ip("netns", "add", name)
+            ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+            ip("link", "set", ends[0], "master", bridge)
+            ip("link", "set", ends[0], "up")
+            ip("link", "set", ends[1], "netns", name)
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", ends[1])
+            ip("-n", name, "link", "set", ends[1], "up")
+            ip("-n", name, "link", "set", "lo", "up")
         yield prefix
     finally:
         for index in (0, 1):
             subprocess.run(["ip", "netns", "del", f"{prefix}{index}"], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
 
 
 @pytest.fixture
-def pods(pods_of: PodsOf, network: str) -> Pods:
-    """Two workers whose parts the real partition script has made and delivered."""
+def workers(pods_of: PodsOf, network: str) -> Pods:
+    """Two workers in their namespaces, nothing partitioned yet."""
     found = pods_of(ips=IPS)
+    (found.root / "ws").mkdir()
     for name in found.names:
         (found.root / f"shm.{name}").mkdir()
-    wrap = found.root / "wrap"
-    wrap.write_text(WRAP.format(prefix=network, root=found.root))
-    wrap.chmod(0o755)
+    for name, text in (("wrap", WRAP), ("kubexec.sh", KUBEXEC)):
+        script = found.root / name
+        script.write_text(text.format(prefix=network, root=found.root) if name == "wrap" else text)
+        script.chmod(0o755)
+    return found
+
+
+@pytest.fixture
+def pods(workers: Pods) -> Pods:
+    """Two workers whose parts the real partition script has made and delivered."""
     script = str(SCRIPTS / "partition_tiny.py")
     args = ("-g", "tiny", "--num-partitions", "2", "--partition-entry-point", script, *PLACES)
-    done = found.run(*args, phase="Partitioner", where="partitioner")
+    done = workers.run(*args, phase="Partitioner", where="partitioner")
     assert done.code == 0, done.output
     assert "tiny: 2 parts: holds" in done.output
-    quality = found.quality()
+    quality = workers.quality()
     assert quality
     assert (quality["numParts"], quality["verified"]) == (2, True)
-    return found
+    return workers
 
 
 def flags(*more: str) -> tuple[str, ...]:
@@ -174,6 +198,52 @@ def test_sigterm_leaves_no_process_and_no_segment(pods: Pods) -> None:
         done = ended_within(pods, process)
 
     assert done.code == 143
+
+
+@pytest.mark.mpi
+def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
+    """DistParMETIS: MPI ranks on the workers, each of which ends with its own part; then DGL trains."""
+    write_ring(workers.root / "chunks")
+    hostfile = workers.root / "hostfile"
+    lines = [f"{ip} 30050 {pod} slots=1\n" for ip, pod in zip(IPS, workers.names, strict=True)]
+    hostfile.write_text("".join(lines))
+    workspace = str(workers.root / "ws")
+    args = ("--workspace", workspace, "--chunked-graph", str(workers.root / "chunks"))
+    mpi = ("--partition-backend", "zoltan", "--interface", "10.213.7.0/24")
+    env = {
+        "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
+        "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
+        "DGL_OPERATOR_KUBEXEC_PATH": str(workers.root / "kubexec.sh"),
+    }
+    train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
+
+    done = workers.run(*train, *args, *mpi, **env)
+
+    assert done.code == 0, done.output
+    told = re.findall(r"rank (\d) of 2: part (\d), \d+ training nodes, parameters (\w+)", done.output)
+    assert sorted(line[:2] for line in told) == [("0", "0"), ("1", "1")]
+    assert len({line[2] for line in told}) == 1
+    for index in (0, 1):
+        work = workers.worker(index) / "ws" / "workload"
+        assert (work / f"part{index}" / "graph.dgl").is_file()
+        assert not (work / f"part{1 - index}" / "graph.dgl").exists()
+    quality = workers.quality()
+    assert quality
+    assert (quality["method"], quality["numParts"]) == ("zoltan", 2)
+    assert (workers.root / "ws/output/model.pt").is_file()
+
+
+def write_ring(folder: Path) -> None:
+    """The graph of partition_tiny.py in chunks."""
+    nodes = 400
+    here = np.arange(nodes)
+    pairs = np.concatenate([np.stack([here, (here + step) % nodes], axis=1) for step in (1, 2, 17)])
+    labels = here * 4 // nodes
+    masks = {"train_mask": here % 4 < 2, "val_mask": here % 4 == 2, "test_mask": here % 4 == 3}
+    features = np.eye(8, dtype=np.float32)[labels]
+    data = {"_N": {"features": features, "labels": labels, **masks}}
+    edges = {"_N:_E:_N": np.concatenate([pairs, pairs[:, ::-1]])}
+    Toy({"_N": nodes}, edges, {"_N": labels % 2}, 2, data, name="tiny").write(folder, chunks=3)
 
 
 def _sampler_of(trainer: int) -> int | None:
