@@ -8,8 +8,10 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from dglrun.contract import exitcodes
+from dglrun.contract.env import OUTPUT_DIR
 from dglrun.outcome import RunError, Terminated
 from dglrun.steps import Run
 from dglrun.supervise.ends import End
@@ -52,6 +54,9 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":
+    if output := step.env.get(OUTPUT_DIR):
+        with contextlib.suppress(OSError):  # the script says it better, if it needs the folder at all
+            Path(output).mkdir(parents=True, exist_ok=True)
     return subprocess.Popen(
         step.argv,
         env={**os.environ, **step.env},

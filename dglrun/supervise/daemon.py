@@ -68,6 +68,7 @@ class Daemon:
         self._heard = self._looked = self._told = time.monotonic()
         self._kill_at = self._give_up_at = 0.0
         self._dismissed = False
+        self._oom_kills = facts.oom_kills()
         self._listen(listener)
         self._catch_signals()
 
@@ -186,7 +187,8 @@ class Daemon:
 
     def _failure_of(self, child: Child, end: End) -> Failure:
         words = self._words(child.pid, child)
-        return Failure(child.process.name, end.code, f"ended with {end}", words, child.process.rank)
+        what = f"ended with {end}{self._why(end)}"
+        return Failure(child.process.name, end.code, what, words, child.process.rank)
 
     def _cause(self, pid: int) -> dict[str, Any] | None:
         try:
@@ -199,6 +201,11 @@ class Daemon:
         """The traceback of a process, or the last lines of output and the cause it has told, if any."""
         cause = (self._cause(pid) or {"words": ""})["words"]
         return cause if "\n" in cause else "\n".join([*child.tail, cause]).rstrip()
+
+    def _why(self, end: End) -> str:
+        """Who sent SIGKILL, as far as the kernel tells."""
+        is_oom = end.code == 128 + signal.SIGKILL and facts.oom_kills() > self._oom_kills
+        return ": out of memory (the container's limit)" if is_oom else ""
 
     def _look_at_samplers(self) -> None:
         now = time.monotonic()
@@ -213,7 +220,7 @@ class Daemon:
         child = self._children[death.trainer]
         words = self._words(death.pid, child)
         who = f"sampler of {child.process.name}"
-        what = f"(process {death.pid}) ended with {death.end}"
+        what = f"(process {death.pid}) ended with {death.end}{self._why(death.end)}"
         return Failure(who, death.end.code, what, words, child.process.rank)
 
     # --- the end

@@ -28,6 +28,13 @@ def cpu_limit(cgroup: Path = CGROUP) -> float:
     return _quota_v2(cgroup / "cpu.max") or _quota_v1(cgroup / "cpu") or float(len(os.sched_getaffinity(0)))
 
 
+def oom_kills(cgroup: Path = CGROUP) -> int:
+    """How often the kernel has killed a process of this container for its memory limit (cgroup v2 or v1)."""
+    told = _read(cgroup / "memory.events") or _read(cgroup / "memory" / "memory.oom_control")
+    counts = dict(line.split() for line in told.splitlines() if len(line.split()) == 2)
+    return int(counts.get("oom_kill", 0))
+
+
 def threads(cpus: float, trainers: int) -> int:
     """OpenMP threads of each of `trainers` that share `cpus`; at least 1."""
     return max(1, int(cpus / max(1, trainers)))

@@ -230,12 +230,26 @@ def test_progress_of_the_partition_is_reported(pods: Pods) -> None:
 
 def test_skip_runs_the_training_script_in_place(pods: Pods) -> None:
     """Arguments behind -- arrive verbatim, the exit code is the script's own (defects 2, 22)."""
-    script = pods.script("import os, sys\nprint(sys.argv[1:], os.environ['DGL_OUTPUT_DIR'])\nsys.exit(9)\n")
+    script = pods.script(
+        "import os, sys\noutput = os.environ['DGL_OUTPUT_DIR']\nprint(sys.argv[1:], output)\n"
+        "assert os.path.isdir(output)\nsys.exit(9)\n"
+    )
 
-    done = pods.run("--train-entry-point", script, "--", "--lr", "0.1", "--", "-x", phase="Launcher_Workload")
+    done = pods.run(
+        "--workspace",
+        "ws",
+        "--train-entry-point",
+        script,
+        "--",
+        "--lr",
+        "0.1",
+        "--",
+        "-x",
+        phase="Launcher_Workload",
+    )
 
     assert done.code == 9
-    assert "['--lr', '0.1', '--', '-x'] /dgl_workspace/output" in done.output
+    assert "['--lr', '0.1', '--', '-x'] ws/output" in done.output
     assert "Phase 1/1: launch the training" in done.output
 
 

@@ -264,3 +264,20 @@ def test_the_supervisor_starts_quickly() -> None:
 
     assert done.stdout.strip() == "[]"
     assert time.monotonic() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("files", "kills"),
+    [
+        ({"memory.events": "low 0\nhigh 0\noom 3\noom_kill 2\n"}, 2),
+        ({"memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}, 1),
+        ({}, 0),
+    ],
+)
+def test_the_kernel_tells_who_ran_out_of_memory(tmp_path: Path, files: dict[str, str], kills: int) -> None:
+    """Cgroup v2 and v1; 0 where nothing is told."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert facts.oom_kills(tmp_path) == kills
