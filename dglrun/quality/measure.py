@@ -1,6 +1,7 @@
 """Counts of a partition folder, whoever made it, and the numbers that summarise them."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,21 +42,24 @@ class Quality:
         return _ratio(halo, halo + self.folder.nodes.total)
 
 
-def measure(folder: PartitionFolder, train_mask: str = "train_mask") -> Quality:
+def measure(
+    folder: PartitionFolder, train_mask: str = "train_mask", parts: Iterable[int] | None = None
+) -> Quality:
     """Count; streams the edges and the masks.
 
     Args:
         folder: The partition.
         train_mask: Node feature whose non-zero rows are training nodes.
+        parts: Count only these, the rows of others are 0; None: all.
 
     Raises:
         DataError: a file is missing or damaged.
     """
-    parts, ntypes = folder.parts, len(folder.ntypes)
-    cut = np.zeros((parts, len(folder.etypes)), np.int64)
-    halo, train = np.zeros((parts, ntypes), np.int64), np.zeros((parts, ntypes), np.int64)
+    shape = folder.parts, len(folder.ntypes)
+    cut = np.zeros((folder.parts, len(folder.etypes)), np.int64)
+    halo, train = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     masked = False
-    for part in range(parts):
+    for part in range(folder.parts) if parts is None else parts:
         cut[part], halo[part] = _count(folder, part)
         for at, ntype in enumerate(folder.ntypes):
             mask = folder.features(part, "node").get(f"{ntype}/{train_mask}")

@@ -17,14 +17,19 @@ REMEDY = (
 def problems(folder: PartitionFolder) -> Iterator[str]:
     """Name each type and part that DGL's server cannot load, with the remedy; nothing: all can serve."""
     for part in range(folder.parts):
-        for kind, ranges in (("node", folder.nodes), ("edge", folder.edges)):
-            if not ranges.counts[part].sum():
-                yield (
-                    f"part {part} has no {kind} at all: DGL's server cannot load it; "
-                    "partition again into fewer parts"
-                )
-            else:
-                yield from _empty_features(folder, part, kind)
+        yield from problems_of(folder, part)
+
+
+def problems_of(folder: PartitionFolder, part: int) -> Iterator[str]:
+    """The same for one part; the files of others need not be there."""
+    for kind, ranges in (("node", folder.nodes), ("edge", folder.edges)):
+        if not ranges.counts[part].sum():
+            yield (
+                f"part {part} has no {kind} at all: DGL's server cannot load it; "
+                "partition again into fewer parts"
+            )
+        else:
+            yield from _empty_features(folder, part, kind)
 
 
 def _empty_features(folder: PartitionFolder, part: int, kind: str) -> Iterator[str]:

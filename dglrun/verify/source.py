@@ -4,7 +4,7 @@ Every node, edge and feature row gets a key that both sides can tell: its origin
 partition carries original IDs, else the ID that a stable dispatch gives it by the assignment.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,35 @@ from dglrun.verify.part import BLOCK, edge_blocks
 Array = NDArray[Any]
 
 
+Blocks = Iterable[tuple[Array, Hashes]]
+
+
 class SourceChecks:
-    """The comparisons with the source; `problems` yields what is wrong."""
+    """The comparisons with the source; `problems` yields what is wrong.
+
+    Args:
+        folder: The partition.
+        graph: Its source.
+        keys: How nodes and edges are called on both sides.
+        assigned: The assignment, where it is known.
+        parts: Hold only these parts against what the source gives them; needs keys that are IDs of the
+            partition (`StableIds`). None: all parts together.
+    """
 
     def __init__(
-        self, folder: PartitionFolder, graph: ChunkedGraph, keys: Keys, assigned: Assigned | None
+        self,
+        folder: PartitionFolder,
+        graph: ChunkedGraph,
+        keys: Keys,
+        assigned: Assigned | None,
+        parts: Sequence[int] | None = None,
     ) -> None:
         self.folder = folder
         self.graph = graph
         self.keys = keys
         self.assigned = assigned
+        self._some = parts
+        self.parts = tuple(range(folder.parts)) if parts is None else tuple(parts)
 
     def problems(self) -> Iterator[str]:
         """Say what differs from the source; nothing: the partition is its source."""
@@ -46,7 +65,7 @@ class SourceChecks:
             if (got := int(self.folder.nodes.counts[:, at].sum())) != wanted:
                 yield f"{name} nodes: the source has {wanted}, the partition {got}"
             elif differs := checksum.compare(
-                lambda at=at: self._source_nodes(at),  # type: ignore[misc]
+                lambda at=at: self._ours("node", self._source_nodes(at)),  # type: ignore[misc]
                 lambda at=at: self._part_nodes(at),  # type: ignore[misc]
                 self.keys.count("node", at),
             ):
@@ -61,8 +80,16 @@ class SourceChecks:
             keys = self.keys.node_of_source(ntype, ids)
             yield keys, checksum.combine(keys, owner)
 
+    def _ours(self, kind: str, blocks: Blocks) -> Blocks:
+        """Of the source's rows those that belong into our parts."""
+        if self._some is None:
+            return blocks
+        ranges = self.folder.nodes if kind == "node" else self.folder.edges
+        marks = ((keys, hashes, np.isin(ranges.parts_of(keys), self.parts)) for keys, hashes in blocks)
+        return ((keys[ours], hashes[ours]) for keys, hashes, ours in marks)
+
     def _part_nodes(self, ntype: int) -> Iterator[tuple[Array, Hashes]]:
-        for part in range(self.folder.parts):
+        for part in self.parts:
             for start, stop in _blocks(int(self.folder.nodes.counts[part, ntype])):
                 keys = self.keys.nodes(part, ntype, start, stop)
                 owner = np.full(len(keys), part if self.assigned else 0)
@@ -74,7 +101,9 @@ class SourceChecks:
         if got != wanted:
             yield f"{name} edges: the source has {wanted}, the partition {got}"
         elif differs := checksum.compare(
-            lambda: self._source_edges(etype), lambda: self._part_edges(etype), self.keys.count("edge", etype)
+            lambda: self._ours("edge", self._source_edges(etype)),
+            lambda: self._part_edges(etype),
+            self.keys.count("edge", etype),
         ):
             yield f"{name} edges: {differs}"
 
@@ -91,8 +120,8 @@ class SourceChecks:
             yield keys, checksum.combine(keys, *ends)
 
     def _part_edges(self, etype: int) -> Iterator[tuple[Array, Hashes]]:
-        """The inner edges of a type with the keys of their ends, from every part."""
-        for part in range(self.folder.parts):
+        """The inner edges of a type with the keys of their ends, from every part of ours."""
+        for part in self.parts:
             start, stop = self._inner(part, etype)
             graph = self.folder.graph(part)
             node_ids = graph.node_fields["_ID"].rows(0, graph.num_nodes)
@@ -114,15 +143,15 @@ class SourceChecks:
                 yield from self._feature(kind, owner, f"{owner}/{name}", spec)
 
     def _feature(self, kind: str, owner: str, name: str, spec: Any) -> Iterator[str]:
-        stored = [self.folder.features(part, kind).get(name) for part in range(self.folder.parts)]
-        lacking = [str(part) for part, found in enumerate(stored) if found is None]
+        stored = {part: self.folder.features(part, kind).get(name) for part in self.parts}
+        lacking = [str(part) for part, found in stored.items() if found is None]
         if lacking:
             yield f"{kind} feature {name} is missing in part {', '.join(lacking)}"
             return
         names = self.folder.ntypes if kind == "node" else self.folder.etypes
         at = names.index(owner)
         differs = checksum.compare(
-            lambda: self._source_rows(kind, at, spec),
+            lambda: self._ours(kind, self._source_rows(kind, at, spec)),
             lambda: self._part_rows(kind, at, stored),
             self.keys.count(kind, at),
         )
@@ -144,9 +173,9 @@ class SourceChecks:
     def _source_edge_keys(self, etype: int) -> Iterator[Array]:
         return (keys for keys, _ in self._source_edges(etype))
 
-    def _part_rows(self, kind: str, at: int, stored: list[Any]) -> Iterator[tuple[Array, Hashes]]:
+    def _part_rows(self, kind: str, at: int, stored: dict[int, Any]) -> Iterator[tuple[Array, Hashes]]:
         name_rows = self.keys.nodes if kind == "node" else self.keys.edges
-        for part, array in enumerate(stored):
+        for part, array in stored.items():
             for start, rows in array.blocks(BLOCK >> 4):
                 keys = name_rows(part, at, start, start + len(rows))
                 yield keys, checksum.combine(keys, checksum.row_hashes(rows))
