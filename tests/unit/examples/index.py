@@ -57,3 +57,14 @@ def many(count: int) -> str:
                 f"Section: {section}\nDepends: {depends}\n"
             )
     return "\n".join(paragraphs)
+
+
+def half_nameless(count: int) -> str:
+    """An index in which half of the packages can be told apart only by what they depend on."""
+    paragraphs = []
+    for i in range(count):
+        section, word = ("alpha", "alef") if i % 2 else ("beta", "bet")
+        depends = ", ".join(f"{word}-{(i + 2 * k) % count}x" for k in range(3))
+        paragraphs.append(f"Package: {word}-{i}x\nMaintainer: All\nSection: {section}\n")
+        paragraphs.append(f"Package: pack-{i}x\nMaintainer: All\nSection: {section}\nDepends: {depends}\n")
+    return "\n".join(paragraphs)

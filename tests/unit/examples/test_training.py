@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from debian_graph import make
-from tests.unit.examples.index import many
+from tests.unit.examples.index import half_nameless, many
 
 pytestmark = pytest.mark.dgl
 
@@ -66,6 +66,17 @@ def test_one_process_learns_and_leaves_its_model(dataset: Path, example_code: Pa
     assert accuracy > majority + 0.2
     assert metrics["test_accuracy"] == pytest.approx(accuracy, abs=1e-4)
     assert (tmp_path / "model.pt").stat().st_size > 1000
+
+
+def test_relations_tell_what_features_cannot(example_code: Path, tmp_path: Path) -> None:
+    """Half of the packages have names that say nothing: with --no_edges they can only be guessed."""
+    make(half_nameless(300).encode(), tmp_path / "data")
+    flags = ["--dataset_url", str(tmp_path / "data"), "--num_epochs", "5", "--batch_size", "50"]
+
+    with_edges, _ = judged(run(example_code / "train.py", flags, tmp_path))
+    without, _ = judged(run(example_code / "train.py", [*flags, "--no_edges"], tmp_path))
+
+    assert with_edges > without + 0.1
 
 
 def test_a_partition_of_one_part_trains_the_same(dataset: Path, example_code: Path, tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ def train(arguments: argparse.Namespace) -> None:
     th.manual_seed(arguments.seed)
     dgl.seed(arguments.seed)
     graph = debian_data.load(arguments.dataset_url, arguments.variant)
+    if arguments.no_edges:
+        for relation in graph.canonical_etypes:
+            graph.remove_edges(graph.edges(form="eid", etype=relation), etype=relation)
     data, device = graph.nodes[sage.target(graph)].data, sage.device(arguments.num_gpus)
 
     def batches(mask: str, fan_out: tuple[int, ...], size: int) -> Any:
@@ -54,6 +57,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset_url", help="dataset folder, or a package index by path or address")
     parser.add_argument("--variant", choices=debian_data.VARIANTS, default=debian_data.VARIANTS[0])
+    parser.add_argument("--no_edges", action="store_true", help="learn from the features alone")
     parser.add_argument("--graph_name", help="not needed; so that one command line fits both trainings")
     sage.add_arguments(parser)
     parser.set_defaults(batch_size=1000)
