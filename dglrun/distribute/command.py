@@ -2,18 +2,18 @@
 
 import argparse
 import shutil
-import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from dglrun.chunked.errors import DataError
 from dglrun.contract import exitcodes
 from dglrun.dglformat import graphs
 from dglrun.distribute import graphbolt, pipeline
-from dglrun.distribute.ranks import Mpi, Ranks, connect, world_size
+from dglrun.distribute.ranks import AgreedError, Mpi, Ranks, connect, world_size
+from dglrun.mpi import command as mpirun
 
 _DAY = 86400
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
@@ -79,10 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.ranks > 1 and world_size() == 1:
         return _start(args)
     ranks = connect(args.process_group_timeout)
-    code = _guard(ranks, lambda: _dispatch(args, ranks))
-    if code not in (exitcodes.OK, exitcodes.DATA) and isinstance(ranks, Mpi):
-        ranks.abort(code)
-    return code
+    return _guard(ranks, lambda: _dispatch(args, ranks))
 
 
 def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
@@ -96,21 +93,32 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
 
 
 def _guard(ranks: Ranks, work: Callable[[], None]) -> int:
-    """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback."""
+    """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback.
+
+    Where all ranks know the error, one says it and all leave after it; else this rank ends the others.
+    """
     try:
         work()
-    except DataError as error:
-        if ranks.rank == 0:  # the same error on every rank
+    except AgreedError as error:
+        if ranks.rank == 0:
             _complain(str(error))
+        ranks.gather("it is said")  # before mpirun ends the ranks for the first one that leaves
         return exitcodes.DATA
-    except OSError as error:
+    except (DataError, OSError) as error:
         _complain(f"rank {ranks.rank}: {error}")
-        return exitcodes.IO
+        return _end(ranks, exitcodes.DATA if isinstance(error, DataError) else exitcodes.IO)
     except Exception:
         traceback.print_exc()
         _complain(f"rank {ranks.rank}: this is a bug in dglrun")
-        return exitcodes.SOFTWARE
+        return _end(ranks, exitcodes.SOFTWARE)
     return exitcodes.OK
+
+
+def _end(ranks: Ranks, code: int) -> int:
+    """End the other ranks with this code; alone, return it."""
+    if isinstance(ranks, Mpi):
+        ranks.abort(code)
+    return code
 
 
 def _complain(text: str) -> None:
@@ -136,16 +144,9 @@ def _start(args: argparse.Namespace) -> int:
     if shutil.which("mpirun") is None:
         _complain(f"--ranks {args.ranks} needs Open MPI and mpi4py (Debian: openmpi-bin, python3-mpi4py)")
         return exitcodes.USAGE
-    return subprocess.run(_mpirun(args), check=False).returncode
-
-
-def _mpirun(args: argparse.Namespace) -> Sequence[str]:
-    return (
-        *("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(args.ranks)),
-        *("--timeout", str(args.deadline)),
-        *("--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo"),
-        *(sys.executable, "-m", "dglrun.distribute", *_flags(args)),
-    )
+    program = (sys.executable, "-m", "dglrun.distribute", *_flags(args))
+    job = mpirun.Job(program, args.ranks, cwd=str(Path.cwd()))
+    return mpirun.run(mpirun.argv(job), args.deadline)
 
 
 def _flags(args: argparse.Namespace) -> list[str]:

@@ -1,14 +1,14 @@
 """The partition's JSON, and the small checks of what stands beside the data."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dglrun.assign.files import AssignmentMeta
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.fileindex import FileIndex
-from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.chunked.metadata import ChunkedGraph, FileSpec
 from dglrun.dglformat.ranges import Ranges
 from dglrun.distribute import graphbolt
 
@@ -26,7 +26,7 @@ def partition_json(graph: ChunkedGraph, nodes: Ranges, edges: Ranges, meta: Assi
 
     `part_method` is the true method; `part_backend`, which DGL does not read, is what carried it out.
     """
-    backend = meta.details.get("backend")
+    backend = meta.details.get("backend", meta.details.get("library"))
     described = {
         "graph_name": graph.name,
         "num_nodes": nodes.total,
@@ -85,13 +85,15 @@ def check_machines(ip_config: Path | None, parts: int) -> None:
         )
 
 
-def check_rows(name: str, files: Sequence[FileIndex], wanted: int) -> None:
-    """Compare the rows of a table's files with the metadata.
+def check_rows(
+    tables: Mapping[str, tuple[FileSpec, int]], index: Mapping[FileSpec, Sequence[FileIndex]]
+) -> None:
+    """Compare the rows of every table's files with the metadata.
 
     Raises:
         DataError: they differ; names the files with their rows.
     """
-    got = sum(found.rows for found in files)
-    if got != wanted:
-        shown = ", ".join(f"{found.path} {found.rows}" for found in files)
-        raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
+    for name, (spec, wanted) in tables.items():
+        if (got := sum(found.rows for found in index[spec])) != wanted:
+            shown = ", ".join(f"{found.path} {found.rows}" for found in index[spec])
+            raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")

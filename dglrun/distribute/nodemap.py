@@ -79,8 +79,8 @@ def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) 
     )
     own = np.stack([assignment.part_counts(found, num_parts) for found in parts], axis=1)
     sent = np.stack(ranks.gather(own))
-    for path, ntype, lines in zip(files, graph.ntypes, sent.sum(axis=(0, 1)), strict=True):
-        assignment.check_lines(path, ntype, int(lines), graph.node_count(ntype))
+    lines = sent.sum(axis=(0, 1)).tolist()
+    together(ranks, lambda: list(map(assignment.check_lines, files, graph.ntypes, lines, graph.num_nodes)))
     before = sent[: ranks.rank].sum(axis=0)
     shares = tuple(
         NodeShare(int(before[:, at].sum()), found, before[:, at]) for at, found in enumerate(parts)

@@ -114,8 +114,7 @@ def examine(options: Options, ranks: Ranks) -> Source:
     for (spec, _), found in zip(files, indexed, strict=True):
         if len(index[spec]) < len(spec.paths):
             index[spec].append(found)
-    for name, (spec, wanted) in tables.items():
-        config.check_rows(name, index[spec], wanted)
+    together(ranks, lambda: config.check_rows(tables, index))
     return Source(graph, meta, index, together(ranks, lambda: _feature_infos(graph)))
 
 

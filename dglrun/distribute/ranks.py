@@ -22,6 +22,10 @@ Array = NDArray[Any]
 T = TypeVar("T")
 
 
+class AgreedError(DataError):
+    """Bad input that every rank knows of: each raises the same message."""
+
+
 class Ranks(Protocol):
     """What the pipeline needs of its processes.
 
@@ -174,7 +178,7 @@ def together(ranks: Ranks, work: Callable[[], T]) -> T:
     """Do local work on every rank; if the user's data stops one, all raise the same error.
 
     Raises:
-        DataError: the message of the lowest rank that failed.
+        AgreedError: the message of the lowest rank that failed.
     """
     result, problem = _attempt(work)
     raise_first(ranks, problem)
@@ -182,10 +186,14 @@ def together(ranks: Ranks, work: Callable[[], T]) -> T:
 
 
 def raise_first(ranks: Ranks, problem: str | None) -> None:
-    """Raise on every rank what the lowest failing rank reports; collective."""
+    """Raise on every rank what the lowest failing rank reports; collective.
+
+    Raises:
+        AgreedError: some rank has a problem.
+    """
     found = [text for text in ranks.gather(problem) if text is not None]
     if found:
-        raise DataError(found[0])
+        raise AgreedError(found[0])
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
