@@ -26,7 +26,10 @@ STOP_SECONDS = 20.0
 BYE_SECONDS = 3.0
 ATTEMPTS = 2
 """How often a supervisor is started again that could not be, if the world is not to blame."""
+INBOX = 10_000
+"""Records that wait to be printed; what comes faster waits on the worker, in the supervisor's journal."""
 _TICK = 0.2
+_TURN = 1.0
 
 Gone = Callable[[str], str | None]
 """Says of a pod why it no longer runs, None if it does."""
@@ -43,7 +46,7 @@ class Training:
     """
 
     def __init__(self, steps: Sequence[Supervise], streams: Streams, reporter: Reporter, gone: Gone) -> None:
-        self._inbox: queue.SimpleQueue[tuple[Link, Record]] = queue.SimpleQueue()
+        self._inbox: queue.Queue[tuple[Link, Record]] = queue.Queue(INBOX)
         self._links = [Link(step, streams, self._inbox) for step in steps]
         self._reporter, self._gone = reporter, gone
         self._failures: list[Blamed] = []
@@ -144,10 +147,11 @@ class Training:
     # --- one turn of the loop
 
     def _turn(self) -> None:
+        until = time.monotonic() + _TURN  # a flood of output must not keep the signs of life waiting
         with contextlib.suppress(queue.Empty):
             link, record = self._inbox.get(timeout=_TICK)
             self._take(link, record)
-            while True:
+            while time.monotonic() < until:
                 link, record = self._inbox.get_nowait()
                 self._take(link, record)
         self._beat()

@@ -14,7 +14,7 @@ from dglrun.streams import Stream, Streams
 from dglrun.supervise.spec import encode
 
 Record = dict[str, Any]
-Inbox = queue.SimpleQueue[tuple["Link", Record]]
+Inbox = queue.Queue[tuple["Link", Record]]
 
 SILENCE_SECONDS = 12.0
 """A stream without a sign of life (every 3 s) for so long is taken for broken."""

@@ -205,6 +205,19 @@ def test_a_lost_stream_is_not_a_lost_trainer(pods: Pods) -> None:
     assert [int(n) for n in steps] == list(range(4, 30))
 
 
+def test_a_flood_of_output_harms_nothing(pods: Pods) -> None:
+    """More lines than can be printed in a lease: none is lost, the order holds, the workers hear of us."""
+    flood = "for n in range(150_000): print('line', n)\n"
+    script = pods.script(TRAIN + flood + GOOD)
+
+    done = pods.run(*flags(script, "--lease", "3"))
+
+    assert done.code == 0, done.output[-2000:]
+    for index in (0, 1):
+        told = re.findall(rf"\[worker-{index} trainer 0\] line (\d+)\n", done.output)
+        assert [int(n) for n in told] == list(range(150_000))
+
+
 def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
     """Killed without a word, it stops renewing the lease: the workers end all by themselves."""
     script = pods.script(TRAIN + HANG + "hang()\n")
