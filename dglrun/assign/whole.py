@@ -20,25 +20,23 @@ def graph_rows(graph: ChunkedGraph) -> csr.Csr:
         DataError: a bad edge row or an ID out of range, or too many nodes.
     """
     nodes = IdMap.of(graph.ntypes, graph.num_nodes)
-    if nodes.total >= csr.MAX_NODES:
-        raise DataError(f"{graph.name}: at most {csr.MAX_NODES - 1} nodes can be numbered, got {nodes.total}")
-    keys, at = np.empty(2 * sum(graph.num_edges), np.uint64), 0
+    if not 0 < nodes.total < csr.MAX_NODES:
+        raise DataError(f"{graph.name}: expected 1 to {csr.MAX_NODES - 1} nodes, got {nodes.total}")
+    buckets, groups = csr.Buckets.of(nodes.total, 1), []
     for number, etype in enumerate(graph.etypes):
         src_type, dst_type = graph.ends(etype)
         limits = graph.num_nodes[src_type], graph.num_nodes[dst_type]
         for src, dst in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[number], limits=limits):
-            at = _add(keys, at, src + nodes.offsets[src_type], dst + nodes.offsets[dst_type])
-    return csr.build(keys[:at], nodes.total, 0)
+            groups.append(_group(src + nodes.offsets[src_type], dst + nodes.offsets[dst_type], buckets))
+    return csr.build(groups, buckets, nodes.total, 0)
 
 
-def _add(keys: csr.Keys, at: int, src: Ints, dst: Ints) -> int:
-    """Append both half-edges of each edge, of a self-loop one; return the new end."""
-    keys[at : at + len(dst)] = csr.pack(dst, src, True)
-    at += len(dst)
+def _group(src: Ints, dst: Ints, buckets: csr.Buckets) -> csr.Keys:
+    """Both half-edges of each edge, of a self-loop one, by ascending bucket."""
     others = src != dst
-    outgoing = csr.pack(src[others], dst[others], False)
-    keys[at : at + len(outgoing)] = outgoing
-    return at + len(outgoing)
+    keys = np.concatenate([csr.pack(dst, src, True), csr.pack(src[others], dst[others], False)])
+    codes = (keys >> np.uint64(32 + buckets.shift)).astype(np.uint16)
+    return keys[np.argsort(codes, kind="stable")]
 
 
 def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Parts]:

@@ -46,5 +46,7 @@ class Cyclic:
 
     def locate(self, ids: Ints) -> tuple[Ints, Ints]:
         """Homogeneous IDs as (owner, local number)."""
+        if self.owners & (self.owners - 1) == 0:  # a shift is several times faster than a division
+            return ids & (self.owners - 1), ids >> (self.owners.bit_length() - 1)
         local = ids // self.owners
         return ids - local * self.owners, local

@@ -79,7 +79,7 @@ def edges(
 def rows(comm: Any, graph: ChunkedGraph, nodes: Cyclic, block_rows: int) -> csr.Csr:
     """Read, exchange and merge: the rows of this rank's nodes.
 
-    Peak memory is about 24 bytes for each half-edge of the rank, plus some blocks.
+    Peak memory is about 16 bytes for each half-edge of the rank, plus some blocks.
 
     Args:
         comm: All ranks.
@@ -93,16 +93,15 @@ def rows(comm: Any, graph: ChunkedGraph, nodes: Cyclic, block_rows: int) -> csr.
     index = share_index(comm, graph)
     start, stop = share(sum(graph.num_edges), comm.rank, comm.size)
     source = edges(graph, index, start, stop, block_rows)
+    buckets = csr.Buckets.of(nodes.nodes, nodes.owners)
     found: list[csr.Keys] = []
     while True:
         block, error = _next(source)
         if not messages.proceed(comm, error, block is not None):
             break
-        keys, owners = _half_edges(block, nodes)
-        grouped, counts, _ = messages.bucket(keys, owners, comm.size)
-        found.append(messages.all_to_all(comm, grouped, counts)[0])
+        found += _exchange(comm, _half_edges(block, nodes, buckets), buckets)
     first = int(nodes.starts[comm.rank]) if comm.rank < nodes.owners else 0
-    return csr.build(_joined(found), nodes.size(comm.rank), first)
+    return csr.build(found, buckets, nodes.size(comm.rank), first)
 
 
 def _next(
@@ -114,8 +113,10 @@ def _next(
         return None, error
 
 
-def _half_edges(block: tuple[Ints, Ints] | None, nodes: Cyclic) -> tuple[csr.Keys, Ints]:
-    """Keys of a block's half-edges and the ranks that own them; a self-loop is one half-edge."""
+def _half_edges(
+    block: tuple[Ints, Ints] | None, nodes: Cyclic, buckets: csr.Buckets
+) -> tuple[csr.Keys, Ints]:
+    """Keys of a block's half-edges, each with owner and bucket as one code; a self-loop is one half-edge."""
     if block is None:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     src, dst = block
@@ -124,18 +125,18 @@ def _half_edges(block: tuple[Ints, Ints] | None, nodes: Cyclic) -> tuple[csr.Key
     dst_owner, dst_local = nodes.locate(dst)
     src_row, dst_row = starts[src_owner] + src_local, starts[dst_owner] + dst_local
     keys = [csr.pack(dst_local, src_row, True), csr.pack(src_local, dst_row, False)]
-    owners = [dst_owner, src_owner]
+    codes = [
+        owner * buckets.number + (local >> buckets.shift)
+        for owner, local in ((dst_owner, dst_local), (src_owner, src_local))
+    ]
     if len(loops := np.flatnonzero(src == dst)):
-        keys[1], owners[1] = np.delete(keys[1], loops), np.delete(src_owner, loops)
-    return np.concatenate(keys), np.concatenate(owners)
+        keys[1], codes[1] = np.delete(keys[1], loops), np.delete(codes[1], loops)
+    return np.concatenate(keys), np.concatenate(codes)
 
 
-def _joined(pieces: list[csr.Keys]) -> csr.Keys:
-    """Concatenate; every piece goes as soon as it is copied, so the peak is little above the sum."""
-    found, at = np.empty(sum(map(len, pieces)), np.uint64), 0
-    pieces.reverse()
-    while pieces:
-        piece = pieces.pop()
-        found[at : at + len(piece)] = piece
-        at += len(piece)
-    return found
+def _exchange(comm: Any, half_edges: tuple[csr.Keys, Ints], buckets: csr.Buckets) -> list[csr.Keys]:
+    """Send half-edges to their owners; a group from each sender, by ascending bucket."""
+    keys, codes = half_edges
+    grouped, counts, _ = messages.bucket(keys, codes, comm.size * buckets.number)
+    received, senders = messages.all_to_all(comm, grouped, counts.reshape(comm.size, -1).sum(axis=1))
+    return np.split(received, np.cumsum(senders)[:-1])

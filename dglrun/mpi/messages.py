@@ -26,11 +26,11 @@ class AgreedError(Exception):
         self.exit_code = exit_code
 
 
-def bucket(values: Array, owners: Ints, ranks: int) -> tuple[Array, Ints, Array]:
-    """Group values by owner, order kept: (grouped values, count of each rank, the permutation)."""
-    small = owners.astype(np.uint8 if ranks <= 256 else np.uint16)
+def bucket(values: Array, codes: Array, number: int) -> tuple[Array, Ints, Array]:
+    """Group values by code, order kept: (grouped values, count of each code, the permutation)."""
+    small = codes.astype(np.uint8 if number <= 256 else np.uint16)
     order = np.argsort(small, kind="stable")  # of 8 and 16 bits this is a radix sort
-    return values[order], np.bincount(small, minlength=ranks).astype(np.int64), order
+    return values[order], np.bincount(small, minlength=number).astype(np.int64), order
 
 
 def all_to_all(comm: Any, grouped: Array, counts: Ints) -> tuple[Array, Ints]:

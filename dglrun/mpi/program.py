@@ -1,6 +1,7 @@
 """What each rank of the partition job runs."""
 
 import argparse
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -133,12 +134,15 @@ class _Clock:
 
 
 def _tell(comm: Any, clock: _Clock) -> None:
-    """One line for each stage: wall seconds of the slowest rank, CPU seconds of all."""
+    """One line for each stage: wall seconds of the slowest rank, CPU seconds of all; and the peak memory."""
     every = comm.gather(clock.laps)
+    peaks = comm.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     for name in clock.laps if comm.rank == 0 else ():
         laps = [laps[name] for laps in every if name in laps]
         wall, cpu = max(lap[0] for lap in laps), sum(lap[1] for lap in laps)
         print(f"dglrun partition: {name} {wall:.2f} s, {cpu:.2f} CPU s on {len(laps)} ranks", flush=True)
+    if comm.rank == 0:
+        print(f"dglrun partition: peak memory {max(peaks):.0f} MiB on the largest rank", flush=True)
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

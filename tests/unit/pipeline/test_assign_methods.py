@@ -27,6 +27,7 @@ def has_metis() -> bool:
 
 
 NEEDS_METIS = pytest.mark.skipif(not has_metis(), reason="libmetis is not installed (Debian: libmetis5)")
+WITH_NODES = toys().filter(lambda toy: any(toy.nodes.values()))
 QUIET = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -64,7 +65,7 @@ def naive_csr(edges: list[tuple[int, int]], nodes: int) -> tuple[list[dict[int, 
 
 
 @QUIET
-@given(toy=toys())
+@given(toy=WITH_NODES)
 def test_the_simple_graph_is_what_partitioners_demand(
     tmp_path_factory: pytest.TempPathFactory, toy: Toy
 ) -> None:
@@ -88,18 +89,33 @@ def test_the_simple_graph_is_what_partitioners_demand(
         assert counts == neighbours
 
 
-def test_stretches_do_not_tear_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are merged in stretches; a row of many half-edges stays in one."""
+@pytest.mark.parametrize("bits", [7, 31], ids=["as 32-bit numbers", "as 64-bit numbers"])
+def test_rows_are_the_same_whatever_the_buckets(bits: int) -> None:
+    """A bucket's half-edges come from several groups; wide keys stand for graphs of many nodes."""
     rng = np.random.default_rng(0)
-    src, dst = rng.integers(0, 9, 500), rng.integers(0, 9, 500)
-    monkeypatch.setattr(csr, "STRETCH", 7)
+    src, dst = rng.integers(0, 100, 5000), rng.integers(0, 100, 5000)
     keys = np.concatenate([csr.pack(dst, src, True), csr.pack(src[src != dst], dst[src != dst], False)])
+    buckets = csr.Buckets(shift=4, number=7, bits=bits)
+    groups = [part[np.argsort(part >> np.uint64(36), kind="stable")] for part in np.array_split(keys, 3)]
 
-    found = csr.build(keys, 9, 0)
+    found = csr.build(groups, buckets, 100, 0)
 
-    rows, degrees = naive_csr(list(zip(src.tolist(), dst.tolist(), strict=True)), 9)
+    rows, degrees = naive_csr(list(zip(src.tolist(), dst.tolist(), strict=True)), 100)
+    assert buckets.narrow is (bits == 7)
     assert found.in_degree.tolist() == degrees
     assert np.diff(found.xadj).tolist() == [len(row) for row in rows]
+    assert found.adjncy.tolist() == [neighbour for row in rows for neighbour in sorted(row)]
+
+
+@given(st.integers(1, csr.MAX_NODES - 1), st.integers(1, 2000))
+def test_buckets_cover_the_rows_and_fit_their_codes(nodes: int, ranks: int) -> None:
+    """From one node to the limit, from one rank to thousands."""
+    owners = min(nodes, ranks)
+    buckets = csr.Buckets.of(nodes, owners)
+
+    assert buckets.number << buckets.shift >= -(-nodes // owners)
+    assert buckets.number * owners <= csr.MAX_CODES
+    assert buckets.bits <= 31
 
 
 @QUIET
@@ -195,7 +211,7 @@ def test_an_assignment_of_the_user_is_taken_as_it_is(tmp_path: Path) -> None:
 
 @NEEDS_METIS
 @QUIET
-@given(toy=toys())
+@given(toy=WITH_NODES)
 def test_metis_partitions_any_graph(tmp_path_factory: pytest.TempPathFactory, toy: Toy) -> None:
     """Isolated nodes, self-loops, duplicates, empty types, more parts than nodes."""
     folder = tmp_path_factory.mktemp("g")
