@@ -110,6 +110,11 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
         "--partition-backend", metavar="NAME", help="for --chunked-graph: dglrun partition --help"
     )
     group.add_argument("--partition-ranks", metavar="N", help="processes that partition a chunked graph")
+    group.add_argument(
+        "--partition-balance", metavar="WORDS", help="ParMETIS modes: nodes, types, edges (types,edges)"
+    )
+    group.add_argument("--partition-seed", metavar="N", help="seed of the back end (1)")
+    group.add_argument("--partition-timeout", metavar="SECONDS", help="deadline of each mpirun (86400)")
     group.add_argument("--interface", metavar="NAME", help="network interface of the pods for MPI (eth0)")
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")

@@ -1,7 +1,7 @@
 """A run's configuration: the command line and the pod's environment, checked once and frozen."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -11,6 +11,14 @@ from dglrun.contract.names import Mode
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[int, Field(ge=0)]
+
+
+BACKENDS = {
+    Mode.DGL_API: ("metis", "random"),
+    Mode.PARMETIS: ("parmetis", "pm_dglpart", "zoltan", "metis", "random"),
+    Mode.DIST_PARMETIS: ("parmetis", "zoltan"),
+}
+"""What partitions a chunked graph in each mode: the first one unless another is named, never one unnamed."""
 
 
 class ConfigError(Exception):
@@ -81,6 +89,9 @@ class RunConfig(BaseModel):
     chunked_graph: str | None = None
     partition_backend: str | None = None
     partition_ranks: AtLeastOne | None = None
+    partition_balance: str = "types,edges"
+    partition_seed: int = 1
+    partition_timeout: AtLeastOne = 86400
     interface: str = "eth0"
     balance_train: bool = False
     balance_edges: bool = False
@@ -112,6 +123,13 @@ class RunConfig(BaseModel):
             raise ValueError("expected a name without '/' that does not begin with '-'")
         return name
 
+    @field_validator("partition_balance")
+    @classmethod
+    def _is_balance(cls, text: str) -> str:
+        if not set(text.split(",")) <= {"nodes", "types", "edges"}:
+            raise ValueError("expected some of nodes, types, edges, separated by commas")
+        return text
+
     @field_validator("graph_format")
     @classmethod
     def _is_format(cls, text: str) -> str:
@@ -134,6 +152,11 @@ class RunConfig(BaseModel):
     def partitions_on_workers(self) -> bool:
         """Whether the workers partition the graph themselves."""
         return self.pod.mode is Mode.DIST_PARMETIS
+
+    @property
+    def assigner(self) -> str:
+        """The back end that assigns the nodes of a chunked graph to parts."""
+        return self.partition_backend or BACKENDS[self.pod.mode][0]
 
     @property
     def workers(self) -> int:
@@ -167,7 +190,7 @@ def check(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: all contradictions, one on a line.
     """
-    problems = [*_missing(config), *_contradictions(config)]
+    problems = [*_missing(config), *_contradictions(config), *_contradictions_of_mode(config)]
     if problems:
         raise ConfigError("\n".join(problems))
     return config
@@ -213,8 +236,6 @@ def _contradictions(config: RunConfig) -> list[str]:
         )
     if pod.in_job and not config.is_skip and config.num_gpus and config.num_gpus > pod.gpus:
         problems.append(f"--num-gpus is {config.num_gpus}, but a worker has {pod.gpus} GPUs")
-    if config.partitions_on_workers and config.partition_entry_point:
-        problems.append("--partition-entry-point: DistParMETIS takes none, the workers read --chunked-graph")
     if config.backend == "nccl" and not config.num_gpus:
         problems.append("--backend nccl needs GPUs: expected --num-gpus of at least 1")
     if config.backend == "nccl" and config.num_trainers > (config.num_gpus or 0):
@@ -223,6 +244,20 @@ def _contradictions(config: RunConfig) -> list[str]:
             " nccl takes one trainer for each GPU at most"
         )
     return problems
+
+
+def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
+    mode, backend = config.pod.mode, config.partition_backend
+    if config.is_skip:
+        return
+    if backend and backend not in BACKENDS[mode]:
+        yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(BACKENDS[mode])}"
+    if config.partition_entry_point and config.partitions_on_workers:
+        yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
+    if config.balance_train and mode is not Mode.DGL_API:
+        yield f"--balance-train: mode {mode.value} cannot; it has --partition-balance nodes,types,edges"
+    if config.partition_ranks and mode is Mode.DGL_API:
+        yield "--partition-ranks: mode DGL-API partitions in one process"
 
 
 def _told(error: ValidationError, name: Callable[[str], str]) -> str:

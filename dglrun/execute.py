@@ -1,8 +1,9 @@
 """Performs a plan: phase after phase, the steps of a phase side by side, the first failure ends it."""
 
 import json
+import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from dglrun.steps import (
     Collect,
     Phase,
     Preparation,
-    ReadAssignment,
+    ReadQuality,
     Run,
     Send,
     Supervise,
@@ -32,6 +33,7 @@ from dglrun.steps import (
 from dglrun.streams import Streams
 
 POLL_SECONDS = 0.5
+SWEEP_SECONDS = 10.0
 PARALLEL = 16
 """Copies at one time; each is a process with a stream through the API server."""
 
@@ -107,17 +109,31 @@ class Executor:
     def _do(self, step: Preparation, phase: Phase) -> None:
         match step:
             case Run():
-                local.run(step, lambda line: self._reporter.stage(phase.stage, line))
+                self._run(step, phase)
             case WriteText():
                 _write(step)
-            case ReadAssignment():
-                self._read_assignment(step)
+            case ReadQuality():
+                self._read_quality(step)
             case CheckPartition():
                 self._partition = _checked(step)
             case Assess():
                 self._assess(step)
             case AwaitContainer():
                 self._await(step)
+
+    def _run(self, step: Run, phase: Phase) -> None:
+        try:
+            local.run(step, lambda line: self._reporter.stage(phase.stage, line))
+        except BaseException:
+            self._sweep(step.sweep)
+            raise
+
+    def _sweep(self, commands: Sequence[Sequence[str]]) -> None:
+        """End what a command has left on other pods; best effort, as these may be what has failed."""
+        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="sweep")
+        sweeps = [pool.submit(_sweep_one, command) for command in commands]
+        wait(sweeps, SWEEP_SECONDS)
+        pool.shutdown(wait=False, cancel_futures=True)
 
     # --- partition
 
@@ -136,11 +152,12 @@ class Executor:
         except (RunError, OSError, ValueError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
-    def _read_assignment(self, step: ReadAssignment) -> None:
+    def _read_quality(self, step: ReadQuality) -> None:
         try:
             with self._streams.open(step.argv) as stream:
-                meta = json.loads(self._streams.finish(stream)[0])
-            self._reporter.partition(quality_of(meta))
+                found = self._streams.finish(stream)[0]
+            if found:
+                self._reporter.partition(json.loads(found))
         except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
@@ -232,21 +249,6 @@ class Executor:
         return None
 
 
-def quality_of(meta: Mapping[str, Any]) -> dict[str, object]:
-    """The report's partition.json of an assignment's partition_meta.json.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not one that dglrun has written.
-    """
-    return {
-        "method": meta["method"],
-        "numParts": int(meta["num_parts"]),
-        "edgeCut": f"{meta['edge_cut_ratio']:.1%}",
-        "nodeBalance": f"{meta['node_balance']:.2f}",
-        "edgeBalance": f"{meta['edge_balance']:.2f}",
-    }
-
-
 def addresses(config: RunConfig, cluster: Cluster) -> tuple[Host, ...]:
     """The live IPs of the workers, by index; their names are known before they exist.
 
@@ -294,6 +296,16 @@ def _ip(cluster: Cluster, name: str, deadline: float) -> str:
 def _is_running(pod: dict[str, Any], container: str) -> bool:
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
     return any(s.get("name") == container and (s.get("state") or {}).get("running") for s in statuses)
+
+
+def _sweep_one(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SWEEP_SECONDS, text=True, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"dglrun: note: {error}", flush=True)
+        return
+    if said := (done.stdout + done.stderr).strip():
+        print(f"dglrun: note: {said}", flush=True)
 
 
 def _write(step: WriteText) -> None:

@@ -49,8 +49,8 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
             process.stdout.close()
     end = End(code if code >= 0 else 128 - code)
     if not end.is_good:
-        name = " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
-        raise RunError(f"{name} ended with {end}", end.code, "\n".join(tail))
+        by_command = " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
+        raise RunError(f"{step.title or by_command} ended with {end}", end.code, "\n".join(tail))
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":

@@ -16,43 +16,66 @@ from dglrun.steps import (
     AwaitContainer,
     CheckPartition,
     Phase,
-    ReadAssignment,
+    ReadQuality,
     Run,
     Send,
     WriteText,
 )
+from dglrun.supervise import FOLDER
+from dglrun.supervise.group import FOLDER as FOLDER_VARIABLE
 
 PHASES = 5
-DEADLINE = 86400
-"""Seconds that mpirun gets for the dispatch on the workers; `dglrun partition` has one of its own."""
 CHEAP_BYTES = 2 << 30
-"""Partition files up to this size are verified and measured: some seconds and little memory."""
+"""Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
+SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
+METADATA = "metadata.json"
+IMBALANCE = "1.05"
 
 
 def in_partitioner(config: RunConfig) -> tuple[Phase, ...]:
-    """Phases 1 and 2: the user's script, or dglrun's own pipeline on a chunked graph; then the delivery."""
-    return (_partition(config), _deliver(config))
+    """Phases 1 and 2: the user's script, or DGL or our own pipeline on the chunks; then the delivery.
+
+    With --chunked-graph a script, if there is one, writes the chunks.
+    """
+    script = (_script(config),) if config.partition_entry_point else ()
+    steps = (*script, *_from_chunks(config)) if config.chunked_graph else script
+    phase = Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, steps)
+    return (phase, _deliver(config))
 
 
 def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[Phase, ...]:
-    """Phases 1 and 3 of DistParMETIS: MPI ranks on the workers, started by the job's exec script.
+    """Phases 1 to 3 of DistParMETIS: MPI ranks on the workers, started by the job's exec script.
 
-    Each worker reads its share of the chunked graph and ends with its own part; nothing is delivered.
+    Each worker reads its share of the chunked graph and ends with its own part, which it checks;
+    nothing is delivered and nothing passes through the launcher.
     """
-    pods = tuple(host.name for host in hosts)
-    remote = mpirun.Remote(pods, config.pod.kubexec, config.interface)
-    hosts_file = f"{config.workspace}/mpi-hostfile"
-    assign = (*_assign(config), "--hostfile", config.pod.hostfile, "--agent", remote.agent)
-    assign += ("--interface", config.interface)
-    program = (config.python, "-m", "dglrun.distribute", *_dispatch_flags(config, config.workload))
-    dispatch = mpirun.argv(mpirun.Job(program, len(pods), remote), Path(hosts_file))
-    dispatch = (dispatch[0], "--timeout", str(DEADLINE), *dispatch[1:])
-    meta = ("cat", f"{_assignment(config)}/partition_meta.json")
-    first = (Run(assign), ReadAssignment(_kubectl(config).exec(pods[0], config.pod.container, *meta)))
-    second = (WriteText(hosts_file, mpirun.hostfile(remote)), Run(dispatch))
+    at_first = _kubectl(config).exec(hosts[0].name, config.pod.container)
+    ranks = config.partition_ranks or len(hosts)
+    numbers = f"{config.workspace}/partition-quality.json"
+    examine = Run((*at_first, *_examine(config)), title=f"examining the chunked graph on {hosts[0].name}")
+    read = ReadQuality((*at_first, "sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi"))
     return (
-        Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, first),
-        Phase(3, PHASES, "dispatch partitions", report.STAGE_DISPATCHING, second),
+        Phase(
+            1,
+            PHASES,
+            "load and partition graph",
+            report.STAGE_PARTITIONING,
+            (examine, *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)),
+        ),
+        Phase(
+            2,
+            PHASES,
+            "make the parts on the workers",
+            report.STAGE_PARTITIONING,
+            _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts)),
+        ),
+        Phase(
+            3,
+            PHASES,
+            "check the parts on the workers",
+            report.STAGE_PARTITIONING,
+            (*_mpirun(config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts)), read),
+        ),
     )
 
 
@@ -73,19 +96,60 @@ def partition_flags(config: RunConfig) -> Argv:
     return tuple(flags)
 
 
-def _partition(config: RunConfig) -> Phase:
-    steps: list[Run] = []
-    if config.partition_entry_point:
-        argv = (config.python, config.partition_entry_point, *partition_flags(config))
-        steps.append(Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}))
-    if config.chunked_graph:
-        out = f"{config.workspace}/dataset"
-        ranks = ("--ranks", str(config.partition_ranks)) if config.partition_ranks else ()
-        has_ranks = config.pod.mode is not Mode.DGL_API
-        dispatch = (config.python, "-m", "dglrun", "dispatch", *_dispatch_flags(config, out))
-        steps.append(Run((*_assign(config), *(ranks if has_ranks else ()))))
-        steps.append(Run((*dispatch, *(ranks if has_ranks else ()))))
-    return Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, tuple(steps))
+# --- in the partitioner
+
+
+def _script(config: RunConfig) -> Run:
+    return Run((config.python, config.partition_entry_point or "", *partition_flags(config)), SCRIPT_ENV)
+
+
+def _from_chunks(config: RunConfig) -> tuple[Run, ...]:
+    examine = Run(_examine(config), title="examining the chunked graph")
+    if config.pod.mode is Mode.DGL_API:
+        return (examine, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
+    assign, dispatch = _assign(config), _dispatch(config)
+    return (examine, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
+
+
+def _examine(config: RunConfig) -> Argv:
+    graph = ("--in-dir", config.chunked_graph or "", "--graph-name", config.graph_name or "")
+    return (*_module(config, "dglrun.modes.examine"), *graph)
+
+
+def _by_dgl(config: RunConfig) -> Argv:
+    """DGL's own partition_graph, as a user's script would call it."""
+    balance = [
+        *(["--balance-train"] if config.balance_train else []),
+        *(["--balance-edges"] if config.balance_edges else []),
+    ]
+    return (
+        *_module(config, "dglrun.modes.dgl_api"),
+        *("--in-dir", config.chunked_graph or "", "--out-dir", _dataset(config)),
+        *("--num-parts", str(config.num_partitions), "--method", config.assigner, *balance),
+        *("--seed", str(config.partition_seed)),
+    )
+
+
+def _assign(config: RunConfig) -> Argv:
+    ranks = ("--ranks", str(_local_ranks(config)), "--deadline", str(config.partition_timeout))
+    return (
+        *(*_module(config, "dglrun"), "partition", "--mode", config.pod.mode.value),
+        *("--backend", config.assigner, "--in-dir", config.chunked_graph or ""),
+        *("--out-dir", _assignment(config), "--num-parts", str(config.num_partitions)),
+        *("--balance", config.partition_balance, "--seed", str(config.partition_seed), *ranks),
+    )
+
+
+def _dispatch(config: RunConfig) -> Argv:
+    ranks = min(_local_ranks(config), config.num_partitions or 1)
+    return (
+        *(*_module(config, "dglrun"), "dispatch", *_dispatch_flags(config, _dataset(config))),
+        *("--ranks", str(ranks), "--deadline", str(config.partition_timeout)),
+    )
+
+
+def _local_ranks(config: RunConfig) -> int:
+    return config.partition_ranks or config.num_partitions or 1
 
 
 def _deliver(config: RunConfig) -> Phase:
@@ -95,30 +159,76 @@ def _deliver(config: RunConfig) -> Phase:
         CheckPartition(config.produced_config, config.num_partitions or 0),
         _assess(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
-        Send(pod, receive, f"{config.workspace}/dataset", config.produced_config),
+        Send(pod, receive, _dataset(config), config.produced_config),
     )
     return Phase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
 
 
 def _assess(config: RunConfig) -> Assess:
-    command = (config.python, "-m", "dglrun")
+    command = _module(config, "dglrun")
     found = f"{config.workspace}/partition-quality.json"
     source: Argv = ()
     if config.chunked_graph:
-        source = ("--in-dir", config.chunked_graph, "--partitions-dir", _assignment(config))
+        has_mapping = config.pod.mode is Mode.DGL_API
+        assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
+        source = ("--in-dir", config.chunked_graph, *assigned)
     verify = Run((*command, "verify", config.produced_config, "--for-training", *source))
     measure = Run((*command, "report", config.produced_config, "--json", found))
     limit = None if config.verify == "always" else CHEAP_BYTES
     return Assess(verify if config.verify != "never" else None, measure, found, limit)
 
 
-def _assign(config: RunConfig) -> Argv:
-    backend = ("--backend", config.partition_backend) if config.partition_backend else ()
+# --- on the workers
+
+
+def _mpirun(
+    config: RunConfig, hosts: Sequence[Host], what: str, program: Argv, ranks: int
+) -> tuple[WriteText, Run]:
+    """One mpirun over the workers; ranks carry the run folder, by which the sweep finds what is left."""
+    pods = tuple(host.name for host in hosts)
+    folder = f"{config.workspace}/{FOLDER}"
+    slots = -(-ranks // len(pods))
+    remote = mpirun.Remote(pods, config.pod.kubexec, config.interface, slots)
+    env = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: folder}
+    hostfile = f"{config.workspace}/mpi-hostfile"
+    argv = mpirun.argv(mpirun.Job(program, ranks, remote, env=env), Path(hostfile))
+    deadline = ("--timeout", str(config.partition_timeout))
+    sweep = (*_module(config, "dglrun.modes.sweep"), folder)
     return (
-        *(config.python, "-m", "dglrun", "partition", "--mode", config.pod.mode.value, *backend),
-        *("--in-dir", config.chunked_graph or "", "--out-dir", _assignment(config)),
-        *("--num-parts", str(config.num_partitions or config.workers)),
+        WriteText(hostfile, mpirun.hostfile(remote)),
+        Run(
+            (argv[0], *deadline, *argv[1:]),
+            title=f"{what} on the workers",
+            sweep=tuple(_kubectl(config).exec(pod, config.pod.container, *sweep) for pod in pods),
+        ),
     )
+
+
+def _assign_rank(config: RunConfig) -> Argv:
+    """One rank; mpi4py's runner ends all ranks when one raises."""
+    return (
+        *(config.python, "-m", "mpi4py", "-m", "dglrun.mpi"),
+        *("--in-dir", config.chunked_graph or "", "--metadata-filename", METADATA),
+        *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
+        *("--backend", config.assigner, "--balance", config.partition_balance),
+        *("--imbalance", IMBALANCE, "--seed", str(config.partition_seed)),
+    )
+
+
+def _dispatch_rank(config: RunConfig) -> Argv:
+    return (*_module(config, "dglrun.distribute"), *_dispatch_flags(config, config.workload))
+
+
+def _check_rank(config: RunConfig, numbers: str) -> Argv:
+    return (
+        *(config.python, "-m", "mpi4py", "-m", "dglrun.modes.check"),
+        f"{config.workload}/{config.graph_name}.json",
+        *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config)),
+        *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES)),
+    )
+
+
+# --- both
 
 
 def _dispatch_flags(config: RunConfig, out: str) -> Argv:
@@ -129,8 +239,17 @@ def _dispatch_flags(config: RunConfig, out: str) -> Argv:
     )
 
 
+def _module(config: RunConfig, module: str) -> Argv:
+    return (config.python, "-m", module)
+
+
 def _assignment(config: RunConfig) -> str:
+    """Folder of `<ntype>.txt` and partition_meta.json, in the partitioner or on each worker."""
     return f"{config.workspace}/assignment"
+
+
+def _dataset(config: RunConfig) -> str:
+    return f"{config.workspace}/dataset"
 
 
 def _kubectl(config: RunConfig) -> Kubectl:

@@ -14,8 +14,6 @@ from dglrun.supervise import FOLDER
 from dglrun.supervise.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS, Process, Role, Spec
 
 PHASES = 5
-CHEAP_BYTES = 2 << 30
-"""Partition files up to this size are verified and measured: some seconds and little memory."""
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]

@@ -16,10 +16,14 @@ class Run:
     Attributes:
         argv: The command, run in the container's working folder.
         env: Added to this process's environment.
+        title: What it is called when it fails; empty: by its command.
+        sweep: Commands that end what it may have left on other pods, run side by side when it ends badly.
     """
 
     argv: Argv
     env: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    sweep: tuple[Argv, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,11 @@ class WriteText:
 
 
 @dataclass(frozen=True)
-class ReadAssignment:
-    """Report the quality that an assignment's partition_meta.json on a worker tells.
+class ReadQuality:
+    """Report the partition's quality that the workers have measured.
 
     Attributes:
-        argv: Writes that JSON on stdout.
+        argv: Writes it as JSON on stdout (the report's partition.json); nothing if it was not measured.
     """
 
     argv: Argv
@@ -144,7 +148,7 @@ class Collect:
     folder: str
 
 
-Preparation = Run | WriteText | ReadAssignment | CheckPartition | Assess | AwaitContainer
+Preparation = Run | WriteText | ReadQuality | CheckPartition | Assess | AwaitContainer
 Step = Preparation | Send | Supervise | Collect
 
 

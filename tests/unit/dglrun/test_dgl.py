@@ -229,7 +229,7 @@ def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
         assert not (work / f"part{1 - index}" / "graph.dgl").exists()
     quality = workers.quality()
     assert quality
-    assert (quality["method"], quality["numParts"]) == ("zoltan", 2)
+    assert (quality["method"], quality["numParts"], quality["verified"]) == ("zoltan", 2, True)
     assert (workers.root / "ws/output/model.pt").is_file()
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from dglrun.config import ConfigError
-from dglrun.execute import quality_of
 from tests.support.dglrun_pods import Done, Pods
 from tests.unit.dglrun.builders import a_config
 from tests.unit.dglrun.conftest import PodsOf
@@ -61,7 +60,7 @@ def test_a_back_end_that_is_not_there_is_said(pods_of: PodsOf) -> None:
     done = partition(pods, "DGL-API", "--partition-backend", "zoltan")
 
     assert done.code == 2
-    assert "--mode DGL-API takes --backend random, metis, user, got zoltan" in done.message
+    assert "--partition-backend is zoltan: mode DGL-API has metis, random" in done.message
     assert not (pods.launcher / "dataset").exists()
 
 
@@ -70,7 +69,10 @@ def test_a_back_end_that_is_not_there_is_said(pods_of: PodsOf) -> None:
     [
         ("ParMETIS", "Partitioner", (), "--chunked-graph is missing: the Partitioner needs it"),
         ("DistParMETIS", None, (), "--chunked-graph is missing: the Launcher needs it"),
-        ("DistParMETIS", None, ("--chunked-graph", "c"), "--partition-entry-point: DistParMETIS takes none"),
+        ("DistParMETIS", None, ("--chunked-graph", "c"), "--partition-entry-point: mode DistParMETIS takes"),
+        ("DGL-API", "Partitioner", ("--partition-ranks", "2"), "DGL-API partitions in one process"),
+        ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
+        ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
     ],
 )
 def test_each_mode_says_what_it_needs(
@@ -80,23 +82,3 @@ def test_each_mode_says_what_it_needs(
     with pytest.raises(ConfigError) as error:
         a_config("--num-partitions", "2", *args, phase=phase, env={"DGL_OPERATOR_PARTITION_MODE": mode})
     assert words in str(error.value)
-
-
-def test_the_quality_of_an_assignment_is_told_as_status_shows_it() -> None:
-    """DistParMETIS has no folder with all parts: the assignment's own figures count."""
-    meta = {
-        "num_parts": 4,
-        "method": "zoltan",
-        "edge_cut_ratio": 0.12345,
-        "node_balance": 1.049,
-        "edge_balance": 1.2,
-        "algo_name": "metis",
-    }
-
-    assert quality_of(meta) == {
-        "method": "zoltan",
-        "numParts": 4,
-        "edgeCut": "12.3%",
-        "nodeBalance": "1.05",
-        "edgeBalance": "1.20",
-    }
