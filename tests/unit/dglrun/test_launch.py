@@ -389,3 +389,33 @@ def test_a_busy_api_server_is_asked_again(pods: Pods) -> None:
     done = pods.run(*flags(pods.script(TRAIN + GOOD)))
 
     assert done.code == 0, done.output
+
+
+def test_sigterm_while_parts_are_sent_ends_at_once(pods: Pods) -> None:
+    """Copies that wait for a slow container hold nobody up; nothing was started on the workers."""
+    stuck = pods.root / "wrap"
+    stuck.write_text('#!/bin/sh\nshift\n[ "$1" = sh ] && { touch ../stuck; exec sleep 60; }\nexec "$@"\n')
+    stuck.chmod(0o755)
+    with pods.started(*flags(pods.script(TRAIN + GOOD))) as process:
+        eventually("a copy is stuck", (pods.root / "stuck").exists)
+
+        process.send_signal(signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143, done.output
+    assert done.seconds < 5
+    assert not (pods.worker(0) / "ws").exists()
+
+
+def test_sigterm_while_a_stream_is_broken_stops_that_worker_too(pods: Pods) -> None:
+    """The stop is told again when the stream is taken up again."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 hangs")
+        pods.break_streams(1)
+        process.send_signal(signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143
+    assert done.seconds < LIMIT
+    assert pods.processes() == {}
