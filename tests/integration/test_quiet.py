@@ -22,6 +22,10 @@ def touch(api: ApiServer, job: PlayedJob, word: str) -> None:
     api.call("PATCH", Kind.JOB.path(job.namespace, job.name), body, "application/merge-patch+json")
 
 
+def uids(api: ApiServer, namespace: str) -> set[str]:
+    return {item["metadata"]["uid"] for item in api.everything(namespace).values()}
+
+
 def test_a_look_without_a_change_writes_nothing(
     operator: OperatorProcess, submit: Submit, api: ApiServer
 ) -> None:
@@ -135,13 +139,14 @@ def test_a_job_of_the_same_name_follows_its_predecessor(
 ) -> None:
     """The old one's children stand in the way until they are collected, and are never taken over."""
     first = submit().reach("Training")
-    old = {item["metadata"]["uid"] for item in api.everything(first.namespace).values()}
+    old = uids(api, first.namespace)
     first.delete()
 
-    second = submit().reach("Partitioned")
+    second = submit()
+    wait_for("old children gone", lambda: None if old & uids(api, second.namespace) else True)
+    second.await_pods("launcher", "partitioner")
 
-    present = {item["metadata"]["uid"] for item in api.everything(second.namespace).values()}
-    assert not present & old
+    second.reach("Completed")
 
 
 def test_an_operator_without_an_api_server_ends_non_zero(

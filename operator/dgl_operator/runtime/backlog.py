@@ -85,7 +85,7 @@ class Backlog(Generic[KeyT]):
         return now - min(begun) if begun else 0.0
 
     def __len__(self) -> int:
-        return sum(entry.due is not None for entry in self._entries.values())
+        return len(self._entries)
 
     def _set_due(self, key: KeyT, entry: _Entry, due: float) -> None:
         """Dates of a running key stay out of the heap until its run ends."""

@@ -40,7 +40,9 @@ class Metrics:
 
     def watch_depth(self, depth: Callable[[], float]) -> None:
         """Show the queue's depth, read at each scrape."""
-        gauge = Gauge("dgl_operator_queue_depth", "Jobs waiting to be looked at", registry=self._registry)
+        gauge = Gauge(
+            "dgl_operator_queue_depth", "Jobs that are or will be looked at", registry=self._registry
+        )
         gauge.set_function(depth)
 
     def note(self, old: JobStatus, new: JobStatus, reason: str) -> None:

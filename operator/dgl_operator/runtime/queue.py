@@ -56,7 +56,7 @@ class Queue:
 
     @property
     def depth(self) -> int:
-        """Keys that are due now or later."""
+        """Keys that run or are due, now or later."""
         return len(self._backlog)
 
     @property
