@@ -24,6 +24,7 @@ from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
 from dglrun.mpi import command as mpirun
 from dglrun.mpi import libraries, pm_dglpart
+from dglrun.supervise import facts
 
 LOCAL = ("random", "metis", "user")
 RANKS = ("zoltan", "parmetis")
@@ -66,7 +67,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_ranks(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--ranks", type=int, help="processes (this machine's CPUs; one for each host)")
+    group.add_argument("--ranks", type=int, help="processes (the container's CPUs; one for each host)")
     group.add_argument("--hostfile", type=Path, help="DistParMETIS: the job's hostfile")
     group.add_argument("--agent", help="DistParMETIS: script that runs a command in a pod (kubexec.sh)")
     group.add_argument("--interface", default="eth0", help="network interface of the pods (eth0)")
@@ -168,7 +169,7 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     remote = _remote(args)
     if remote is None:
         libraries.load(backend)
-    ranks = args.ranks or (len(remote.hosts) if remote else len(os.sched_getaffinity(0)))
+    ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(facts.cpu_limit())))
     job = mpirun.Job(_program(args, backend), ranks, remote)
     with tempfile.TemporaryDirectory() as folder:
         hosts = None
@@ -226,7 +227,7 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     check.check_counts(graph)
     work = args.work_dir or args.out_dir / "pm_dglpart"
-    ranks = args.ranks or len(os.sched_getaffinity(0))
+    ranks = args.ranks or max(1, int(facts.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)
     if code != exitcodes.OK:

@@ -2,11 +2,11 @@
 
 Written for Open MPI 4.1 (Debian 12). Facts behind the settings: without interface settings ranks can hang
 on addresses that several pods share; with tree spawn the workers would need the exec script themselves;
-binding to cores fails or piles up ranks in containers; cross-memory attach needs ptrace rights.
+binding to cores fails or piles up ranks in containers; cross-memory attach needs ptrace rights; a rank that
+waits must not burn the CPU quota that another one needs.
 """
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dglrun.assign.errors import BackendMissingError
 from dglrun.contract import exitcodes
+from dglrun.supervise import facts
 
 GRACE = 15.0
 """Seconds that mpirun has to end its ranks after SIGTERM."""
@@ -69,13 +70,14 @@ def argv(job: Job, hostfile_path: Path | None = None, cpus: int | None = None) -
     Args:
         job: What to run.
         hostfile_path: Where `hostfile` was written, for remote ranks.
-        cpus: Slots of this machine; None: its processors that this process may use.
+        cpus: Slots of this machine; None: the CPU limit of this container.
     """
     slots = _slots(job, cpus)
     command = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(job.ranks)]
     command += ["--mca", "btl_vader_single_copy_mechanism", "none"]
+    command += ["--mca", "mpi_yield_when_idle", "1"]
     if job.ranks > slots:
-        command += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+        command.append("--oversubscribe")
     command += _places(job.remote, hostfile_path)
     command += ["-wdir", job.cwd]
     for name, value in sorted(job.env.items()):
@@ -86,7 +88,7 @@ def argv(job: Job, hostfile_path: Path | None = None, cpus: int | None = None) -
 def _slots(job: Job, cpus: int | None) -> int:
     if job.remote is not None:
         return job.remote.slots * len(job.remote.hosts)
-    return cpus if cpus is not None else len(os.sched_getaffinity(0))
+    return cpus if cpus is not None else max(1, int(facts.cpu_limit()))
 
 
 def _places(remote: Remote | None, hostfile_path: Path | None) -> list[str]:
