@@ -32,6 +32,13 @@ def main_container(body: Object, role: str) -> Object:
     return container
 
 
+def set_flag(body: Object, flag: str, value: str) -> None:
+    """Replace the value of a flag in the launcher's arguments, which stand as `--flag=value`."""
+    args = main_container(body, "Launcher")["args"]
+    (at,) = (index for index, word in enumerate(args) if word.startswith(f"{flag}="))
+    args[at] = f"{flag}={value}"
+
+
 def scripts_config_map() -> Object:
     """The scripts of tests/e2e/scripts as a ConfigMap, so that no image is built for a test."""
     data = {path.name: path.read_text() for path in sorted(SCRIPTS.glob("*"))}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.e2e import install
 from tests.e2e.demo import say, tool
-from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment
+from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_flag
 from tests.e2e.kubectl import Kubectl, Object, wait_for
 
 NAMESPACE = "dgl-modern"
@@ -84,9 +84,8 @@ def unmodified() -> Object:
         spec = body["spec"]["dglReplicaSpecs"][role]["template"]["spec"]
         spec.setdefault("volumes", []).append({"name": "dgl", "configMap": {"name": "dgl"}})
         main_container(body, role).setdefault("volumeMounts", []).append({"name": "dgl", "mountPath": "/dgl"})
-    args = main_container(body, "Launcher")["args"]
-    args[args.index("--train-entry-point") + 1] = "/dgl/node_classification.py"
-    args[args.index("--num-epochs") + 1] = "3"
+    set_flag(body, "--train-entry-point", "/dgl/node_classification.py")
+    set_flag(body, "--num-epochs", "3")
     return body
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Submit
-from tests.e2e.jobs import example, main_container
+from tests.e2e.jobs import example, main_container, set_flag
 from tests.e2e.kubectl import Kubectl
 
 pytestmark = pytest.mark.e2e
@@ -39,9 +39,8 @@ def test_train_dist_of_dgl_1_1_3_runs_unmodified(kubectl: Kubectl, submit: Submi
         spec = body["spec"]["dglReplicaSpecs"][role]["template"]["spec"]
         spec.setdefault("volumes", []).append({"name": "dgl", "configMap": {"name": "dgl"}})
         main_container(body, role).setdefault("volumeMounts", []).append({"name": "dgl", "mountPath": "/dgl"})
-    args = main_container(body, "Launcher")["args"]
-    args[args.index("--train-entry-point") + 1] = "/dgl/train_dist.py"
-    args[args.index("--num-epochs") + 1] = "3"
+    set_flag(body, "--train-entry-point", "/dgl/train_dist.py")
+    set_flag(body, "--num-epochs", "3")
     job = submit(body)
 
     job.wait_phase("Completed", seconds=600)

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import Job, example, moment
+from tests.e2e.kubectl import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -37,6 +38,11 @@ def _main(job: Job) -> str:
     assert pod is not None
     name: str = pod["spec"]["containers"][0]["name"]
     return name
+
+
+def _running_workers(job: Job) -> int:
+    count: int = job.status()["replicaStatuses"]["Worker"]["running"]
+    return count
 
 
 def ranks(log: str) -> list[dict[str, str]]:
@@ -81,7 +87,7 @@ def test_two_workers_learn_one_model(
     status = job.status()
     took = moment(status["completionTime"]) - moment(status["startTime"])
     measured.add("job-dgl-api", took.total_seconds(), "s", "DGL-API example, from apply to Completed")
-    assert status["replicaStatuses"]["Worker"]["running"] == 0
+    wait_for("workers gone", lambda: True if _running_workers(job) == 0 else None, 60)
 
 
 def test_the_model_outlives_the_workers(submit: Submit) -> None:

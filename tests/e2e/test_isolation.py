@@ -18,8 +18,8 @@ pytestmark = pytest.mark.e2e
 def left_on(job: Job, worker: int) -> list[str]:
     """Python processes and shared-memory segments that are on a worker."""
     script = (
-        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -E 'python|dglrun'; done; "
-        "ls /dev/shm"
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | "
+        "grep -E '[p]ython|[d]glrun'; done; ls /dev/shm"
     )
     return job.kubectl.exec(job.worker(worker), "sh", "-c", script, container="main").split("\n")[:-1]
 
