@@ -17,6 +17,7 @@ from dglrun.supervise.ends import End, Failure
 from dglrun.supervise.spec import Role
 
 BEAT_SECONDS = 3.0
+"""Between signs of life to the workers, at most; four within a lease at least."""
 SETTLE_SECONDS = 0.5
 """After the first failure others get so long to be told, so that the one that began it is found."""
 SERVERS_SECONDS = 30.0
@@ -29,7 +30,7 @@ ATTEMPTS = 2
 INBOX = 10_000
 """Records that wait to be printed; what comes faster waits on the worker, in the supervisor's journal."""
 _TICK = 0.2
-_TURN = 1.0
+_TURN = 0.5
 
 Gone = Callable[[str], str | None]
 """Says of a pod why it no longer runs, None if it does."""
@@ -159,7 +160,7 @@ class Training:
             self._mend(link)
 
     def _beat(self) -> None:
-        if time.monotonic() - self._beaten >= BEAT_SECONDS:
+        if time.monotonic() - self._beaten >= min(BEAT_SECONDS, self._patience / 4):
             self._beaten = time.monotonic()
             for link in self._links:
                 link.tell({"do": "beat"})

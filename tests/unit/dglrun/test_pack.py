@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dglrun.copy import RECEIVE
@@ -41,6 +41,7 @@ def packed(folder: Path) -> bytes:
     return stream.getvalue()
 
 
+@settings(deadline=None)  # files and processes on a busy machine
 @given(trees)
 def test_what_is_packed_is_unpacked(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes]) -> None:
     """Names with blanks, empty files, empty folders: the same files arrive."""
@@ -53,6 +54,7 @@ def test_what_is_packed_is_unpacked(tmp_path_factory: pytest.TempPathFactory, tr
     assert names == sorted(tree)
 
 
+@settings(deadline=None)  # files and processes on a busy machine
 @given(trees.filter(bool))
 def test_a_shell_with_tar_and_sha256sum_takes_it_too(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes]
@@ -71,6 +73,7 @@ def test_a_shell_with_tar_and_sha256sum_takes_it_too(
     assert read_tree(target) == tree
 
 
+@settings(deadline=None)  # files and processes on a busy machine
 @given(data=st.data())
 def test_a_changed_stream_never_passes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """A flipped byte within a file's content, or a cut before the end: refused, and nothing is left."""

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dglrun.supervise import facts, procfs, shm
@@ -60,6 +60,7 @@ def test_what_is_no_spec_is_refused(text: str) -> None:
         decode(text)
 
 
+@settings(deadline=None)  # files on a busy machine
 @given(
     st.lists(st.integers(0, 400), max_size=60),
     st.integers(2, 60).map(lambda n: n * 100),
