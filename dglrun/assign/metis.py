@@ -53,7 +53,12 @@ def load() -> Library:
 
 
 def integer_width(dll: ctypes.CDLL) -> type[np.signedinteger[Any]]:
-    """METIS fills the 40 options with -1: the bytes it touches tell the width of its integers."""
+    """METIS fills the 40 options with -1: the bytes it touches tell the width of its integers.
+
+    A library without this function (PT-Scotch's ParMETIS layer) is taken for Debian's 32-bit build.
+    """
+    if not hasattr(dll, "METIS_SetDefaultOptions"):
+        return np.int32
     options = np.zeros(OPTIONS, np.int64)
     dll.METIS_SetDefaultOptions(options.ctypes.data_as(ctypes.c_void_p))
     return np.int64 if options[-1] == -1 else np.int32

@@ -60,10 +60,12 @@ def gone_within(seconds: float, processes: list[Path]) -> bool:
     return len(processes) == 2 and not any(path.exists() for path in processes)
 
 
-def partition(source: Path, out: Path, *flags: str, path: str = "") -> "subprocess.CompletedProcess[str]":
-    """`dglrun partition` as a process of its own; `path` comes first on PATH."""
+def partition(
+    source: Path, out: Path, *flags: str, path: str = "", **more: str
+) -> "subprocess.CompletedProcess[str]":
+    """`dglrun partition` as a process of its own; `path` comes first on PATH, `more` into its environment."""
     argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
-    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
     return subprocess.run(
         (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
     )
@@ -236,6 +238,102 @@ def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
     assert sorted(log.read_text().split()) == ["job-worker-0", "job-worker-1"]
     meta, _ = files.load(tmp_path / "out", graph)
     assert (meta.details["ranks"], meta.details["edge_cut_ratio"] < 0.06) == (2, True)
+
+
+def random_toys(number: int) -> list[Toy]:
+    """Heterographs of 1 to 4 node types and relations, with empty ones, 1 to 8 parts."""
+    rng = np.random.default_rng(number)
+    found: list[Toy] = []
+    while len(found) < number:
+        nodes = tuple(rng.integers(0, 15, rng.integers(1, 5)).tolist())
+        edges = tuple(rng.integers(0, 40, rng.integers(1, 5)).tolist())
+        if any(nodes):
+            found.append(a_toy(len(found), nodes, edges, int(rng.integers(1, 9))))
+    return found
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_random_heterographs_are_partitioned_and_scored(tmp_path: Path, backend: str, ranks: int) -> None:
+    """Blocks of seven edges, so that every graph takes several rounds of the exchange."""
+    every = {f"{at:02}": toy for at, toy in enumerate(random_toys(20))}
+    for at, (name, toy) in enumerate(every.items()):
+        toy.write(tmp_path / name, chunks=1 + at % 5, fmt=("csv", "parquet", "numpy")[at % 3])
+        (tmp_path / name / "num_parts").write_text(str(toy.parts))
+    program = (sys.executable, "-m", "mpi4py", "-m", "tests.unit.pipeline.mpi_many", backend, str(tmp_path))
+
+    code = command.run(command.argv(command.Job(program, ranks, cwd=str(ROOT))), 120)
+
+    assert code == 0
+    for name, toy in every.items():
+        graph = ChunkedGraph.load(tmp_path / name)
+        meta, parts = files.load(tmp_path / name / "out", graph)
+        expected = score.of_assignment(graph, parts, toy.parts).details(graph.ntypes)
+        assert {key: meta.details[key] for key in expected} == expected, name
+
+
+SCOTCH = Path("/usr/lib/x86_64-linux-gnu/libptscotchparmetisv3-7.0.so")
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not SCOTCH.is_file(), reason="no libptscotch (Debian: libptscotch-7.0)")
+def test_parmetis_is_called_as_its_interface_demands(tmp_path: Path) -> None:
+    """PT-Scotch's layer has ParMETIS's interface and is free: it stands in under ParMETIS's file name.
+
+    It knows one weight only, so it is the call and the way of the result that this proves.
+    """
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libparmetis.so.4.0").symlink_to(SCOTCH)
+    errors = SCOTCH.with_name("libptscotcherr-7.0.so")
+    flags = ("--mode", "ParMETIS", "--num-parts", "2", "--ranks", "2", "--balance", "nodes")
+
+    ended = partition(
+        tmp_path / "in",
+        tmp_path / "out",
+        *flags,
+        LD_LIBRARY_PATH=str(tmp_path / "lib"),
+        LD_PRELOAD=str(errors),
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = files.load(tmp_path / "out", graph)
+    assert (meta.method, meta.details["library"]) == ("parmetis", "libparmetis.so.4.0")
+    assert meta.details["edge_cut_ratio"] < 0.06
+    assert score.of_assignment(graph, parts, 2).cut == meta.details["edge_cut"]
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_ranks_without_a_folder_in_common_each_get_the_whole(tmp_path: Path) -> None:
+    """As worker pods with own disks do: here every rank has its own --out-dir."""
+    graph = two_communities(tmp_path / "in")
+    flags = {
+        "--in-dir": str(tmp_path / "in"), "--metadata-filename": "metadata.json", "--backend": "zoltan",
+        "--num-parts": "3", "--seed": "1", "--balance": "edges", "--imbalance": "1.05",
+    }  # fmt: skip
+    rank = (
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "dglrun.mpi",
+        *(word for pair in flags.items() for word in pair),
+    )
+    first = command.argv(command.Job((*rank, "--out-dir", str(tmp_path / "0")), 1, cwd=str(ROOT)), cpus=2)
+
+    code = command.run(
+        (*first, ":", "-np", "1", "-wdir", str(ROOT), *rank, "--out-dir", str(tmp_path / "1")), 60
+    )
+
+    found = [files.load(tmp_path / name, graph) for name in ("0", "1")]
+    assert (code, found[0][0]) == (0, found[1][0])
+    assert all((found[0][1][ntype] == found[1][1][ntype]).all() for ntype in graph.ntypes)
+    assert found[0][0].details["ranks"] == 2
 
 
 @given(st.integers(1, 40), st.integers(1, 9))
