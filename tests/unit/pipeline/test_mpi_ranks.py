@@ -185,6 +185,24 @@ def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
     assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
 
 
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
+    """As when the pod is deleted in the midst of a partition."""
+    rank = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
+    job = f"command.Job((sys.executable, '-c', {rank!r}), 2)"
+    script = f"import sys; from dglrun.mpi import command; sys.exit(command.run(command.argv({job}), 500))"
+    started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        os.sched_yield()
+
+    started.terminate()
+
+    assert started.wait(60) != 0
+    assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
+
+
 def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:
     """No ssh, no tree spawn, one interface, absolute paths."""
     remote = command.Remote(("job-worker-0", "job-worker-1"), "/etc/dgl/kubexec.sh", "eth0", slots=2)
