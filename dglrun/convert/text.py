@@ -9,6 +9,7 @@ the edges file, in `<stem>_removed_edges.txt`; the input itself stays as it is, 
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,13 +107,12 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
         _nodes(graph, path, start, end, weights)
         node_lines.append(f"{path} {start} {end}\n")
     paths = [folder / f"{stem}_edges-{number}.txt" for number in range(files)]
-    writers, at = [_Lines(path, 2) for path in paths], 0
-    for turn, (src, dst, _, _) in enumerate(_edge_rows(graph)):
-        flags = keep.kept[at : at + len(src)]
-        writers[turn % files].add(src[flags], dst[flags])
-        at += len(src)
-    for writer in writers:
-        writer.__exit__()
+    with ExitStack() as stack:
+        writers, at = [stack.enter_context(_Lines(path, 2)) for path in paths], 0
+        for turn, (src, dst, _, _) in enumerate(_edge_rows(graph)):
+            flags = keep.kept[at : at + len(src)]
+            writers[turn % files].add(src[flags], dst[flags])
+            at += len(src)
     (folder / f"{stem}_nfiles.txt").write_text("".join(node_lines))
     (folder / f"{stem}_efiles.txt").write_text("".join(f"{path}\n" for path in paths))
     found = Written(sum(graph.num_nodes), int(keep.kept.sum()), keep.self_loops, keep.duplicates)
