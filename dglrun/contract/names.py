@@ -18,6 +18,8 @@ LABEL_JOB = "dgl-operator/job-name"
 LABEL_ROLE = "dgl-operator/role"
 LABEL_INDEX = "dgl-operator/index"
 ANNOTATION_CONFIG_HASH = "dgl-operator/config-hash"
+ANNOTATION_MAIN = "dgl-operator/main-container"
+"""Names the container by whose end a pod is judged; sidecars may run on after it."""
 
 CONFIG_DIR = "/etc/dgl"
 KUBE_DIR = "/opt/kube"

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from dglrun.contract import names
+
 Pod = dict[str, Any]
 
 _MESSAGE_LIMIT = 3000
@@ -14,8 +16,23 @@ def uid(pod: Pod) -> str:
 
 
 def phase(pod: Pod) -> str:
-    """Pending, Running, Succeeded, Failed or Unknown."""
+    """Pending, Running, Succeeded, Failed or Unknown.
+
+    A pod of a job is judged by the end of its main container: with a sidecar that runs on it would stay
+    Running for ever, and a sidecar that fails afterwards would make it Failed.
+    """
+    code = _main_exit_code(pod)
+    if code is not None:
+        return "Failed" if code else "Succeeded"
     return str(_status(pod).get("phase") or "Pending")
+
+
+def _main_exit_code(pod: Pod) -> int | None:
+    name = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_MAIN)
+    for container in _status(pod).get("containerStatuses") or ():
+        if container.get("name") == name and "exitCode" in _terminated(container):
+            return int(_terminated(container)["exitCode"])
+    return None
 
 
 def ip(pod: Pod) -> str | None:

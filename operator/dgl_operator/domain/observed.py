@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dglrun.contract import env, names
+from dglrun.contract import names
 from dglrun.contract.names import Role
 
 _BLOCKING = {
@@ -162,14 +162,9 @@ def _pod(raw: Mapping[str, Any]) -> Pod:
 
 
 def _main_container(raw: Mapping[str, Any]) -> str:
-    """Name of the container that carries our environment; webhooks may put theirs before it."""
-    containers = raw["spec"]["containers"]
-    ours = (
-        container
-        for container in containers
-        if any(entry.get("name") == env.JOB_NAME for entry in container.get("env") or ())
-    )
-    return str(next(ours, containers[0])["name"])
+    """Name of the main container as it was rendered; webhooks may have put theirs before it."""
+    annotations = raw["metadata"].get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_MAIN) or raw["spec"]["containers"][0]["name"])
 
 
 def _by_name(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:

@@ -62,6 +62,7 @@ def _metadata(job: DGLJob, role: Role, name: str, index: int, source: Mapping[st
             DEFAULT_CONTAINER: main,
             **(users.get("annotations") or {}),
             names.ANNOTATION_REPLICA: role.value,
+            names.ANNOTATION_MAIN: main,
         },
         "ownerReferences": [identity.owner(job)],
     }

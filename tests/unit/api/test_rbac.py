@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from dgl_operator.api import rbac
-from dgl_operator.runtime.cluster import KubeCluster
-from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
+from dgl_operator.runtime.cluster import KubeCluster, Place
+from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
 
 Right = tuple[str, str, str]
-BODY: Json = {"metadata": {"name": "x", "namespace": "ns"}}
+BODY: Json = {"metadata": {"name": "x", "namespace": "ns", "uid": "uid", "resourceVersion": "1"}}
+PLACE = Place("ns", "x", "uid")
 
 HELD_FOR_OTHERS = {
     ("", "pods/exec", "get"),
@@ -53,10 +54,10 @@ def requested() -> set[Right]:
     for kind in CHILDREN:
         recorder.create({"kind": kind.value[0], **BODY})
     for kind in set(CHILDREN) - {Kind.POD}:
-        recorder.apply({"kind": kind.value[0], **BODY}, "uid")
-    recorder.annotate(Kind.POD, "ns", "x", {})
-    recorder.delete(Kind.POD, "ns", "x", "uid")
-    recorder.write_status(Key("ns", "x"), "uid", {})
+        recorder.apply({"kind": kind.value[0], **BODY}, BODY)
+    recorder.annotate(Kind.POD, PLACE, {})
+    recorder.delete(Kind.POD, PLACE)
+    recorder.write_status(BODY, {})
     recorder.post_event({"kind": "Event", **BODY})
     return recorder.rights
 

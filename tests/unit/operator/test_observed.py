@@ -39,7 +39,7 @@ def test_a_failed_init_container_fails_the_pod() -> None:
     assert (pod.first_failure.container, pod.first_failure.exit_code) == ("fetch", 4)
 
 
-def test_the_main_container_is_the_one_with_our_environment() -> None:
+def test_the_main_container_is_the_one_that_was_rendered() -> None:
     """A webhook may put its sidecar first."""
     raw = a_pod(JOB, Role.LAUNCHER, containers=[running("mesh"), ended("main")])
     raw["spec"]["containers"].insert(0, {"name": "mesh", "image": "mesh"})

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dglrun.contract import names
 from dglrun.watcher.config import WatchMode
 from dglrun.watcher.sight import Look, Sight, Standing, after
 from tests.unit.watcher import builders
@@ -96,6 +97,25 @@ def test_a_pod_that_is_being_deleted_is_lost(mode: WatchMode) -> None:
 def test_a_finished_pod_may_be_deleted() -> None:
     """What has finished stays finished."""
     assert seen(WatchMode.FINISHED, SUCCEEDED, None).standing is Standing.DONE
+
+
+@pytest.mark.parametrize(("code", "standing"), [(0, Standing.DONE), (3, Standing.LOST)])
+def test_a_partitioner_is_judged_by_its_main_container_while_a_sidecar_runs_on(
+    code: int, standing: Standing
+) -> None:
+    """The sidecar of a mesh would keep the pod Running, and the launcher waiting, for ever."""
+    ended = {
+        "name": "main",
+        "state": {"terminated": {"exitCode": code, "reason": "Error", "message": "no data"}},
+    }
+    proxy = {"name": "proxy", "state": {"running": {}}}
+    pod = builders.a_pod({"phase": "Running", "containerStatuses": [proxy, ended]})
+    pod["metadata"]["annotations"] = {names.ANNOTATION_MAIN: "main"}
+
+    sight = after(Sight(), Look.at(pod), WatchMode.FINISHED)
+
+    assert sight.standing is standing
+    assert ("exited with 3" in sight.reason) is bool(code)
 
 
 def test_a_worker_that_ended_before_the_training_is_lost() -> None:
