@@ -32,7 +32,7 @@ def test_hosts_are_read_back_as_written(written: tuple[Host, ...]) -> None:
 
 @given(st.lists(st.tuples(IPS, PORTS, st.integers(0, 16)), max_size=20))
 def test_workers_are_read_back_as_written(written: list[tuple[str, int, int]]) -> None:
-    """ipconfig survives the round trip."""
+    """Ipconfig survives the round trip."""
     workers = tuple(
         Worker(ip, port, index, names.worker("job", index), gpus)
         for index, (ip, port, gpus) in enumerate(written)
