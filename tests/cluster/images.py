@@ -4,6 +4,7 @@ Everything here reads files of the checkout and decides; building is the engine'
 """
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ REGISTRY = "docker.io/dgloperator"
 BASE = "docker.io/library/debian:bookworm-slim"
 CONTENT_LABEL = "dgl-operator.content"
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+PARMETIS = "parmetis"
 STAGED_KUBECTL = REPOSITORY / "build" / "kubectl"
 
 
@@ -60,10 +62,29 @@ IMAGE = {
             {"JOB_IMAGE": "job-modern"},
             variant="modern",
         ),
+        Image(
+            "job-parmetis",
+            "images/job/Dockerfile",
+            args={"ACCEPT_PARMETIS_LICENSE": "yes"},
+            variant=PARMETIS,
+        ),
+        Image(
+            "graphsage-parmetis",
+            "images/examples/graphsage/Dockerfile",
+            {"JOB_IMAGE": "job-parmetis"},
+            variant=PARMETIS,
+        ),
     )
 }
 
-DEFAULT = tuple(name for name, image in IMAGE.items() if not image.variant)
+
+def default(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is built when no image is named: with ParMETIS only for whoever accepts its licence."""
+    wanted = ("", PARMETIS) if environ.get("DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE") == "yes" else ("",)
+    return tuple(name for name, image in IMAGE.items() if image.variant in wanted)
+
+
+DEFAULT = default(os.environ)
 """What is built when no image is named."""
 
 

@@ -16,7 +16,7 @@ from dglrun.contract.names import Mode, Role
 INVALID_SPEC = "InvalidSpec"
 UNSUPPORTED = "PartitionModeUnsupported"
 
-SUPPORTED_MODES = frozenset({Mode.DGL_API, Mode.SKIP})
+SUPPORTED_MODES = frozenset(Mode)
 """The switch for the modes whose back ends are in the image; a job of another mode fails at once."""
 
 _OUR_MOUNTS = (names.CONFIG_DIR, names.KUBE_DIR)

@@ -80,6 +80,14 @@ def test_parents_come_first_and_variants_only_by_name() -> None:
         images.ordered(["nonsense"])
 
 
+def test_parmetis_is_built_only_for_whoever_accepts_its_licence() -> None:
+    """Anything but yes is no."""
+    accepted = images.default({"DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE": "yes"})
+
+    assert set(accepted) - set(images.default({})) == {"job-parmetis", "graphsage-parmetis"}
+    assert images.default({"DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE": "no"}) == images.default({})
+
+
 def test_tags_tell_version_and_variant() -> None:
     """Names are those that manifests use; a variant differs in the tag."""
     assert IMAGE["job"].tag.startswith("docker.io/dgloperator/job:v")

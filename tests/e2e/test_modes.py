@@ -1,0 +1,211 @@
+"""Each partition mode on a real node: the Debian package graph, partitioned, proved, trained on.
+
+The free back end is asked for by name. ParMETIS itself runs where whoever starts the tests accepts its
+licence (DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE=yes, which also builds the image), and is skipped elsewhere.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Submit
+from tests.e2e.figures import Figures
+from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment
+from tests.e2e.kubectl import Object, wait_for
+from tests.e2e.test_examples import ABOVE_MAJORITY, WITHIN, ranks, trained
+
+pytestmark = pytest.mark.e2e
+
+HETERO = ("parmetis", "dist-parmetis", "chunked-dgl-api")
+GRAPHS = "/dgl_workspace/debian-graph"
+ACCEPTED = os.environ.get("DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE") == "yes"
+
+
+@pytest.fixture(scope="module")
+def accuracies() -> dict[str, float]:
+    """Accuracies by example, kept for the comparison at the end of this file."""
+    return {}
+
+
+def test_one_process_learns_the_heterogeneous_graph(submit: Submit, accuracies: dict[str, float]) -> None:
+    """The baseline, with the hyperparameters of the distributed examples."""
+    body = example("skip", "hetero-skip")
+    main_container(body, "Launcher")["args"] = [
+        "--train-entry-point=code/train.py",
+        *("--", "--variant=heterogeneous", "--num_epochs=5", "--fan_out=3,3", "--fan_out_eval=6,6"),
+    ]
+    job = submit(body)
+
+    accuracy, majority, _log = trained(job)
+
+    assert accuracy >= majority + ABOVE_MAJORITY
+    accuracies["one process"] = accuracy
+
+
+@pytest.mark.parametrize("name", [*HETERO, "dist-parmetis-homogeneous"])
+def test_a_mode_partitions_proves_and_trains(
+    submit: Submit, measured: Figures, accuracies: dict[str, float], name: str
+) -> None:
+    """Completed; the partition was held against its source and is described in the status."""
+    body = example(name, name)
+    job = submit(body)
+
+    accuracy, majority, log = trained(job)
+
+    told = ranks(log)
+    assert [(rank["rank"], rank["size"], rank["part"]) for rank in told] == [("0", "2", "0"), ("1", "2", "1")]
+    assert len({rank["hash"] for rank in told}) == 1
+    assert accuracy >= majority + ABOVE_MAJORITY
+    status = job.status()
+    partition = status["partition"]
+    assert partition["method"] == ("metis" if name == "chunked-dgl-api" else "zoltan")
+    assert (partition["numParts"], partition["verified"]) == (2, True)
+    assert 0 < float(partition["edgeCut"].removesuffix("%")) < 40
+    assert partition["edgeCut"] in job.kubectl.run("get", "dgljob", name, "-o", "wide")
+    assert job.condition("Partitioned")["status"] == "True"
+    has_partitioner = body["spec"]["partitionMode"] != "DistParMETIS"
+    assert (job.kubectl.get("pod", f"{name}-partitioner") is not None) == has_partitioner
+    accuracies[name] = accuracy
+    took = moment(status["completionTime"]) - moment(status["startTime"])
+    measured.add(f"job-{name}", took.total_seconds(), "s", f"example {name}, from apply to Completed")
+
+
+def test_every_mode_is_as_good_as_one_process(accuracies: dict[str, float], measured: Figures) -> None:
+    """On the heterogeneous graph, within three points."""
+    assert {"one process", *HETERO} <= set(accuracies), "run this file as a whole"
+
+    for name in HETERO:
+        assert abs(accuracies[name] - accuracies["one process"]) <= WITHIN, accuracies
+    for name, accuracy in accuracies.items():
+        measured.add(f"accuracy-modes-{name}", accuracy, "", f"test accuracy, {name}")
+
+
+def test_each_worker_has_its_part_alone_and_together_they_are_the_graph(
+    submit: Submit, tmp_path: Path
+) -> None:
+    """DistParMETIS: parts taken from the workers' own disks hold against the chunked graph, for DGL too."""
+    job = submit(example("dist-parmetis", "own-parts"))
+    job.wait_phase("Training", seconds=300)
+
+    for part in (0, 1):
+        listed = job.kubectl.exec(job.worker(part), "ls", "/dgl_workspace/workload", container="main").split()
+        assert f"part{part}" in listed
+        assert f"part{1 - part}" not in listed
+        for name in (f"part{part}", "debian.json"):
+            source = f"{job.worker(part)}:/dgl_workspace/workload/{name}"
+            job.kubectl.run("cp", source, str(tmp_path / "parts" / name), "-c", "main")
+    for source in (f"{GRAPHS}/heterogeneous", "/dgl_workspace/assignment"):
+        target = tmp_path / Path(source).name
+        job.kubectl.run("cp", f"{job.worker(0)}:{source}", str(target), "-c", "main")
+
+    folders = (
+        *("--in-dir", str(tmp_path / "heterogeneous"), "--partitions-dir", str(tmp_path / "assignment")),
+        "--for-training",
+    )
+    verify = (sys.executable, "-m", "dglrun", "verify", str(tmp_path / "parts/debian.json"), *folders)
+    done = subprocess.run(verify, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "source: sound" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["parmetis", "dist-parmetis"])
+def test_a_back_end_that_is_not_installed_is_named(submit: Submit, name: str) -> None:
+    """ParMETIS is the default of its modes; nothing else runs in its place."""
+    body = example(name, f"no-{name}")
+    launcher = main_container(body, "Launcher")
+    launcher["args"] = [arg for arg in launcher["args"] if "--partition-backend" not in arg]
+    job = submit(body)
+
+    job.wait_phase("Failed")
+
+    message = job.condition("Failed")["message"]
+    assert "libparmetis was not found" in message
+    assert "--backend zoltan" in message
+    assert "69" in message
+
+
+def misbehaving(name: str, does: str) -> Object:
+    """A DistParMETIS job whose MPI rank 1 does something else; its workers stay after its end."""
+    body = example("dist-parmetis-homogeneous", name)
+    body["spec"]["cleanPodPolicy"] = "None"
+    worker = main_container(body, "Worker")
+    worker["env"] = [{"name": "PYTHONPATH", "value": "/scripts"}, {"name": "MPI_RANK_DOES", "value": does}]
+    worker["volumeMounts"] = [{"name": "scripts", "mountPath": "/scripts"}]
+    pod = body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["volumes"] = [{"name": "scripts", "configMap": {"name": "scripts"}}]
+    return body
+
+
+def mpi_processes(job: Job, worker: int) -> str:
+    """Command lines of MPI's daemons and ranks on a worker."""
+    script = (
+        "for p in /proc/[0-9]*; do "
+        "if tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -q ^OMPI_COMM_WORLD_RANK= || "
+        "tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '^[^ ]*orted '; "
+        "then tr '\\0' ' ' <$p/cmdline; echo; fi; done; true"
+    )
+    return job.kubectl.exec(job.worker(worker), "sh", "-c", script, container="main").strip()
+
+
+def is_quiet(job: Job) -> bool | None:
+    """Whether no MPI process lives on any worker."""
+    return None if any(mpi_processes(job, worker) for worker in (0, 1)) else True
+
+
+def test_a_rank_that_fails_fails_the_job_with_its_code(submit: Submit) -> None:
+    """The other rank waits for it in vain; mpirun ends it, and the code is the rank's own."""
+    job = submit(misbehaving("mpi-exit", "exit"))
+
+    job.wait_phase("Failed")
+
+    message = job.condition("Failed")["message"]
+    assert re.search(r"partitioning on the workers ended with exit code 7\b", message)
+    assert "sitecustomize: rank 1 leaves with 7" in message
+    pod = job.kubectl.get("pod", job.launcher)
+    assert pod is not None
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 20)
+
+
+@pytest.mark.parametrize("grace", ["0", "30"])
+def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
+    """Killed at once or told to end: its MPI ranks end on all workers."""
+    job = submit(misbehaving(f"mpi-hang-{grace}", "hang"))
+    wait_for("ranks on both workers", lambda: _has_ranks(job), 180, every=1)
+
+    job.kubectl.run("delete", "pod", job.launcher, f"--grace-period={grace}", *_force(grace))
+
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 40, every=1)
+    job.wait_phase("Failed", seconds=30)
+
+
+def _has_ranks(job: Job) -> bool | None:
+    if job.status().get("replicaStatuses", {}).get("Worker", {}).get("running") != 2:
+        return None
+    return True if all("dglrun.mpi" in mpi_processes(job, worker) for worker in (0, 1)) else None
+
+
+def _force(grace: str) -> tuple[str, ...]:
+    return ("--force",) if grace == "0" else ()
+
+
+@pytest.mark.skipif(not ACCEPTED, reason="licence: ParMETIS is not free (README of images/job)")
+@pytest.mark.parametrize("name", ["parmetis", "dist-parmetis"])
+def test_parmetis_itself(submit: Submit, name: str) -> None:
+    """The modes' default back end, in the image built with the licence accepted."""
+    body = example(name, f"real-{name}")
+    launcher = main_container(body, "Launcher")
+    launcher["args"] = [arg for arg in launcher["args"] if "--partition-backend" not in arg]
+    for role in ("Launcher", "Worker"):
+        main_container(body, role)["image"] = f"docker.io/dgloperator/graphsage:{VERSION}-parmetis"
+    job = submit(body)
+
+    accuracy, majority, _log = trained(job)
+
+    partition = job.status()["partition"]
+    assert (partition["method"], partition["verified"]) == ("parmetis", True)
+    assert accuracy >= majority + ABOVE_MAJORITY
