@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dgl_operator.runtime.kinds import Json
+from tests.e2e.figures import Figures
 from tests.support.api_server import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, a_played_job
@@ -38,6 +39,14 @@ def api() -> ApiServer:
 def kubeconfig(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Credentials of the operator's account."""
     return api.kubeconfig(HOME, ACCOUNT, tmp_path_factory.mktemp("account"))
+
+
+@pytest.fixture(scope="session")
+def measured() -> Iterator[Figures]:
+    """Collects the figures of this run beside those of the e2e tests."""
+    collected = Figures()
+    yield collected
+    collected.write()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,14 +87,42 @@ def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
     assert unseen - {"events"} == {"pods/exec", "dgljobs/finalizers"}  # audit policies leave events out
 
 
+def test_every_list_and_watch_of_children_is_filtered_by_the_server(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """Other people's pods never cross the wire (defect 17)."""
+    log = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
+    if not log:
+        pytest.skip("DGL_OPERATOR_AUDIT_LOG is not set: this cluster's audit log is out of reach")
+    submit().reach("Completed")
+
+    looks = [
+        event["requestURI"]
+        for event in _events(Path(log), f"system:serviceaccount:{HOME}:{ACCOUNT}")
+        if event["verb"] in ("list", "watch") and event["objectRef"]["resource"] != "dgljobs"
+    ]
+
+    assert looks
+    assert not [uri for uri in looks if "labelSelector=dgl-operator/job-name" not in uri]
+
+
 def _requests(log: Path, user: str) -> set[tuple[str, str, str]]:
     """(group, resource, verb) of all requests that the user made and that were allowed."""
     found = set()
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        ref = event.get("objectRef") or {}
-        if event["user"].get("username") == user and ref.get("resource"):
-            name = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
-            assert event.get("responseStatus", {}).get("code") != 403 or "quota" in line, line
-            found.add((ref.get("apiGroup", ""), name, event["verb"]))
+    for event in _events(log, user):
+        ref = event["objectRef"]
+        name = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
+        assert event.get("responseStatus", {}).get("code") != 403 or "quota" in str(event), event
+        found.add((ref.get("apiGroup", ""), name, event["verb"]))
     return found
+
+
+def _events(log: Path, user: str) -> Iterator[Json]:
+    """Audit events of a user's requests for resources."""
+    with log.open() as lines:
+        for line in lines:
+            if user not in line:
+                continue
+            event = json.loads(line)
+            if event["user"].get("username") == user and (event.get("objectRef") or {}).get("resource"):
+                yield event

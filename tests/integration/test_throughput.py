@@ -5,6 +5,7 @@ import time
 import pytest
 
 from dgl_operator.runtime.kinds import Kind
+from tests.e2e.figures import Figures
 from tests.integration.conftest import Submit
 from tests.support.api_server import ApiServer, wait_for
 from tests.support.operator_process import OperatorProcess
@@ -16,9 +17,10 @@ JOBS = 50
 
 
 def test_fifty_jobs_have_their_pods_within_a_minute(
-    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str, measured: Figures
 ) -> None:
-    """11 objects, 1 status and 2 events each; prints the rate."""
+    """11 objects, a status and two events each."""
+    measured.add("operator-idle", operator.memory_mib(), "MiB", "operator's memory without a job")
     start = time.monotonic()
     for number in range(JOBS):
         submit(name=f"job-{number}")
@@ -27,11 +29,14 @@ def test_fifty_jobs_have_their_pods_within_a_minute(
     wait_for("all phases", lambda: True if _pending(api, namespace) == JOBS else None, 60)
 
     seconds = seconds_since(start)
-    print(f"{JOBS} jobs in {seconds:.1f} s: {JOBS / seconds:.1f} jobs/s, {11 * JOBS / seconds:.0f} objects/s")
+    measured.add(
+        "operator-jobs", JOBS / seconds, "/s", f"jobs submitted and provided with pods, {JOBS} at once"
+    )
+    measured.add("operator-50-jobs", operator.memory_mib(), "MiB", f"operator's memory with {JOBS} jobs")
 
 
 def test_a_job_of_two_hundred_workers_has_them_within_half_a_minute(
-    operator: OperatorProcess, submit: Submit
+    operator: OperatorProcess, submit: Submit, measured: Figures
 ) -> None:
     """Created side by side; mpi-operator's default is 5 a second."""
     job = submit(workers=200).reach("Partitioning")
@@ -41,7 +46,7 @@ def test_a_job_of_two_hundred_workers_has_them_within_half_a_minute(
     job.await_workers()
 
     seconds = seconds_since(start)
-    print(f"200 workers in {seconds:.1f} s: {200 / seconds:.0f} pods/s")
+    measured.add("operator-workers", 200 / seconds, "/s", "worker pods created, 200 of one job")
     assert seconds < 30
 
 

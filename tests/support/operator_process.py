@@ -62,6 +62,12 @@ class OperatorProcess:
         """Whether it is alive."""
         return self._process.poll() is None
 
+    def memory_mib(self) -> float:
+        """Its resident memory."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
     def poll(self) -> int | None:
         """Its exit code, None while it runs."""
         return self._process.poll()
