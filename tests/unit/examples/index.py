@@ -52,9 +52,11 @@ def many(count: int) -> str:
     for i in range(count):
         for section, word, partner in (("alpha", "alef", "alefcore"), ("beta", "bet", "betcore")):
             depends = ", ".join(f"{word}-pack-{(i * 7 + k) % count}x" for k in range(1, 4))
+            other = f"{word}-pack-{(i * 5 + 1) % count}x"
             paragraphs.append(
                 f"Package: {word}-pack-{i}x\nMaintainer: {partner} team <{partner}@example.org>\n"
-                f"Section: {section}\nDepends: {depends}\n"
+                f"Section: {section}\nDepends: {depends}\nRecommends: {other}\nSuggests: {other}\n"
+                f"Tag: role::program, use::{i % 5}\n"
             )
     return "\n".join(paragraphs)
 

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.dgl
 FINAL = re.compile(r"^Test accuracy: (\d\.\d{4}) \(majority class (\d\.\d{4})\)$", re.MULTILINE)
 RANK = re.compile(r"^rank 0 of 1: part 0, (\d+) training nodes, parameters ([0-9a-f]{64})$", re.MULTILINE)
 
+VARIANTS = pytest.mark.parametrize("variant", ["homogeneous", "heterogeneous"])
+
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -57,9 +59,13 @@ def judged(output: str) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
-def test_one_process_learns_and_leaves_its_model(dataset: Path, example_code: Path, tmp_path: Path) -> None:
+@VARIANTS
+def test_one_process_learns_and_leaves_its_model(
+    dataset: Path, example_code: Path, tmp_path: Path, variant: str
+) -> None:
     """Accuracy is far above the majority class; model and metrics are in DGL_OUTPUT_DIR."""
-    out = run(example_code / "train.py", ["--dataset_url", str(dataset), "--num_epochs", "3"], tmp_path)
+    argv = ["--dataset_url", str(dataset), "--num_epochs", "3", "--variant", variant]
+    out = run(example_code / "train.py", argv, tmp_path)
 
     accuracy, majority = judged(out)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -79,13 +85,25 @@ def test_relations_tell_what_features_cannot(example_code: Path, tmp_path: Path)
     assert with_edges > without + 0.1
 
 
-def test_a_partition_of_one_part_trains_the_same(dataset: Path, example_code: Path, tmp_path: Path) -> None:
+@VARIANTS
+def test_a_partition_of_one_part_trains_the_same(
+    dataset: Path, example_code: Path, tmp_path: Path, variant: str
+) -> None:
     """The 2021 flags make `<graph>.json`; the distributed script trains on it and tells rank, part, hash."""
     run(
         example_code / "load_and_partition_graph.py",
         [
             *("--graph_name", "debian", "--workspace", str(tmp_path), "--rel_data_path", "dataset"),
-            *("--num_parts", "1", "--dataset_url", str(dataset), "--balance_train", "--balance_edges"),
+            *(
+                "--variant",
+                variant,
+                "--num_parts",
+                "1",
+                "--dataset_url",
+                str(dataset),
+                "--balance_train",
+                "--balance_edges",
+            ),
         ],
         tmp_path,
     )

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import dgl
 import dgl.nn.pytorch as dglnn
 import torch as th
 from torch import nn
@@ -48,11 +49,38 @@ class Sage(nn.Module):  # type: ignore[misc]
         return self.layers[-1](blocks[-1], hidden)
 
 
-class HeteroSage(nn.Module):  # type: ignore[misc]
-    """The same for several node and edge types: each relation has its own weights, their mean counts.
+class Relations(nn.Module):  # type: ignore[misc]
+    """One layer over typed edges (R-GCN, Schlichtkrull et al. 2018): own weights for each relation.
 
-    The second and last layer exists only for relations into the target, so that no weight is ever
-    without a gradient (DistributedDataParallel would wait for it).
+    A node's new state is its old one and the mean over each relation's neighbours, each times a matrix.
+    """
+
+    def __init__(self, relations: Sequence[Relation], inputs: int, outputs: int) -> None:
+        super().__init__()
+        targets = sorted({relation[2] for relation in relations})
+        self.own = nn.ModuleDict({ntype: nn.Linear(inputs, outputs) for ntype in targets})
+        self.neighbours = nn.ModuleDict(
+            {":".join(relation): nn.Linear(inputs, outputs, bias=False) for relation in relations}
+        )
+
+    def forward(self, block: Any, rows: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
+        """New states of the block's destination nodes by type.
+
+        A relation without edges in this block takes part with zeros: DistributedDataParallel waits for
+        the gradient of every weight.
+        """
+        states = {ntype: own(rows[ntype][: block.num_dst_nodes(ntype)]) for ntype, own in self.own.items()}
+        for name, weight in self.neighbours.items():
+            source, relation, target = name.split(":")
+            means = _means(block[source, relation, target], rows[source])
+            states[target] = states[target] + weight(means)
+        return states
+
+
+class HeteroSage(nn.Module):  # type: ignore[misc]
+    """Two layers over typed edges; the second only over relations into the target.
+
+    So no weight is ever without a gradient.
     """
 
     def __init__(
@@ -60,34 +88,26 @@ class HeteroSage(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         inputs, hidden, classes = widths
-        last = [relation for relation in relations if relation[2] == target]
         self.target = target
-        self.first = _by_relation(relations, inputs, hidden)
-        self.last = _by_relation(last, hidden, classes)
+        self.first = Relations(relations, inputs, hidden)
+        self.last = Relations([relation for relation in relations if relation[2] == target], hidden, classes)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, blocks: Sequence[Any], features: dict[str, th.Tensor]) -> th.Tensor:
         """Logits of the seed nodes of the target type; features by node type."""
-        hidden = {
-            ntype: self.dropout(th.relu(rows))
-            for ntype, rows in _convolve(self.first, blocks[0], features).items()
-        }
-        return _convolve(self.last, blocks[1], hidden)[self.target]
+        states = self.first(blocks[0], features)
+        states = {ntype: self.dropout(th.relu(rows)) for ntype, rows in states.items()}
+        return self.last(blocks[1], states)[self.target]
 
 
-def _by_relation(relations: Sequence[Relation], inputs: int, outputs: int) -> nn.ModuleDict:
-    return nn.ModuleDict({":".join(r): dglnn.SAGEConv(inputs, outputs, "mean") for r in relations})
-
-
-def _convolve(layer: nn.ModuleDict, block: Any, rows: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
-    """One layer; a relation without edges in this block counts too, as DDP needs its weights used."""
-    found: dict[str, list[th.Tensor]] = {}
-    for name, convolution in layer.items():
-        source, relation, target = name.split(":")
-        own = rows[target][: block.num_dst_nodes(target)]
-        messages = convolution(block[source, relation, target], (rows[source], own))
-        found.setdefault(target, []).append(messages)
-    return {ntype: th.stack(parts).mean(0) for ntype, parts in found.items()}
+def _means(block: Any, rows: th.Tensor) -> th.Tensor:
+    """Mean of the neighbours of each destination node, 0 without neighbours."""
+    if block.num_edges() == 0:
+        return rows.new_zeros(block.num_dst_nodes(), rows.shape[1])
+    with block.local_scope():
+        block.srcdata["rows"] = rows
+        block.update_all(dgl.function.copy_u("rows", "message"), dgl.function.mean("message", "mean"))
+        return block.dstdata["mean"]
 
 
 def build(graph: Any, widths: tuple[int, int, int], dropout: float) -> nn.Module:
@@ -138,8 +158,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def fan_outs(arguments: argparse.Namespace, graph: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Neighbours by layer for training and for judging: fewer of each relation where there are many."""
     few = len(graph.canonical_etypes) > 1
-    return arguments.fan_out or ((4, 4) if few else (10, 10)), arguments.fan_out_eval or (
-        (10, 10) if few else (20, 20)
+    return arguments.fan_out or ((2, 4) if few else (10, 10)), arguments.fan_out_eval or (
+        (5, 10) if few else (20, 20)
     )
 
 
