@@ -71,9 +71,9 @@ class Relations(nn.Module):  # type: ignore[misc]
         """
         states = {ntype: own(rows[ntype][: block.num_dst_nodes(ntype)]) for ntype, own in self.own.items()}
         for name, weight in self.neighbours.items():
-            source, relation, target = name.split(":")
-            means = _means(block[source, relation, target], rows[source])
-            states[target] = states[target] + weight(means)
+            relation = tuple(name.split(":"))
+            means = _means(block, relation, rows[relation[0]])
+            states[relation[2]] = states[relation[2]] + weight(means)
         return states
 
 
@@ -100,14 +100,19 @@ class HeteroSage(nn.Module):  # type: ignore[misc]
         return self.last(blocks[1], states)[self.target]
 
 
-def _means(block: Any, rows: th.Tensor) -> th.Tensor:
-    """Mean of the neighbours of each destination node, 0 without neighbours."""
-    if block.num_edges() == 0:
-        return rows.new_zeros(block.num_dst_nodes(), rows.shape[1])
-    with block.local_scope():
-        block.srcdata["rows"] = rows
-        block.update_all(dgl.function.copy_u("rows", "message"), dgl.function.mean("message", "mean"))
-        return block.dstdata["mean"]
+def _means(block: Any, relation: tuple[str, ...], rows: th.Tensor) -> th.Tensor:
+    """Mean of the neighbours of each destination node, 0 without neighbours.
+
+    A relation of which nothing was sampled has no edges in the block of a DGLGraph, and is missing in
+    that of a DistGraph.
+    """
+    if relation not in block.canonical_etypes or block.num_edges(relation) == 0:
+        return rows.new_zeros(block.num_dst_nodes(relation[2]), rows.shape[1])
+    edges = block[relation]
+    with edges.local_scope():
+        edges.srcdata["rows"] = rows
+        edges.update_all(dgl.function.copy_u("rows", "message"), dgl.function.mean("message", "mean"))
+        return edges.dstdata["mean"]
 
 
 def build(graph: Any, widths: tuple[int, int, int], dropout: float) -> nn.Module:
