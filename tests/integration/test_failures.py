@@ -2,7 +2,7 @@
 
 import pytest
 
-from dgl_operator.runtime.kinds import Kind
+from dgl_operator.runtime.kinds import Json, Kind
 from tests.integration.conftest import Submit
 from tests.support.api_server import ApiServer, wait_for
 from tests.support.jobs import ended, waiting
@@ -124,19 +124,27 @@ def test_invalid_jobs_fail_beside_a_valid_one_that_completes(
     assert "volumes: expected a name that the operator does not use" in messages["taken"][1]
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        ({"name": "Not A Name"}, "Not A Name"),
+        ({"livenessProbe": {"periodSeconds": "often"}}, "periodSeconds"),
+    ],
+)
 def test_a_worker_template_that_is_no_pod_fails_before_the_partitioning(
-    operator: OperatorProcess, submit: Submit
+    operator: OperatorProcess, submit: Submit, spoilt: Json, said: str
 ) -> None:
-    """Found by a dry run, with the API server's words."""
+    """Found by a dry run, with the API server's words, and nothing was started."""
     body = a_played_job()
-    body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["name"] = "Not A Name"
+    body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0].update(spoilt)
 
     job = submit(body)
 
     reason, message = cause(job)
     assert reason == "InvalidSpec"
-    assert "sage-partitioner" in message or "sage-worker-0" in message
-    assert "Not A Name" in message
+    assert message.startswith("Pod sage-worker-0: ")
+    assert said in message
+    assert job.pods() == set()
 
 
 def test_a_spent_quota_is_said_and_the_job_goes_on_when_there_is_room(

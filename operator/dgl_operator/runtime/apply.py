@@ -12,6 +12,9 @@ from dgl_operator.runtime.match import is_met
 from dgl_operator.runtime.settings import POD_CREATORS
 from dgl_operator.runtime.store import Store
 
+_WRONG_FOR_EVER = (400, 422)
+"""The template cannot be read as a pod (a text where a number belongs), or is no valid one."""
+
 
 class Applier:
     """Writes children of jobs and remembers the server's answers in the store."""
@@ -44,7 +47,7 @@ class Applier:
         try:
             self._cluster.create(body, rehearse=True)
         except Refused as error:
-            return _refused(body, error) if error.status == 422 else None
+            return _refused(body, error) if error.status in _WRONG_FOR_EVER else None
         return None
 
     def _object(self, body: Json, actual: Mapping[str, Any] | None, uid: str) -> Problem | None:
@@ -92,9 +95,9 @@ def _owner(found: Mapping[str, Any]) -> str:
 
 
 def _refused(body: Json, error: Refused) -> Problem:
-    """422: the user's template is no valid object. Anything else may change without the job."""
+    """Anything but a wrong template may change without the job: quotas, policies, accounts."""
     what = f"{body['kind']} {body['metadata']['name']}: {error}"
-    if error.status in (400, 422):
+    if error.status in _WRONG_FOR_EVER:
         return Problem(INVALID_SPEC, what)
     if "exceeded quota" in str(error):
         return Problem("QuotaExceeded", what)
