@@ -141,6 +141,8 @@ class Executor:
         """Verify and measure the partition, and put its quality into the job's report."""
         size, is_known = self._checked_partition.size_and_form()
         if not is_known or (step.limit is not None and size > step.limit):
+            if is_known and step.verify:
+                local.run(step.serving, _ignore)
             print(f"the partition ({size / 1e6:.0f} MB) is not verified (--verify always would)", flush=True)
             return
         if step.verify:

@@ -172,10 +172,11 @@ def _assess(config: RunConfig) -> Assess:
         has_mapping = config.pod.mode is Mode.DGL_API
         assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
         source = ("--in-dir", config.chunked_graph, *assigned)
-    verify = Run((*command, "verify", config.produced_config, "--for-training", *source))
+    verify = Run((*command, "verify", config.produced_config, "--for-training", *source), title="verify")
+    serving = Run((*command, "verify", config.produced_config, "--serving-only"), title="verify")
     measure = Run((*command, "report", config.produced_config, "--json", found))
     limit = None if config.verify == "always" else CHEAP_BYTES
-    return Assess(verify if config.verify != "never" else None, measure, found, limit)
+    return Assess(verify if config.verify != "never" else None, serving, measure, found, limit)
 
 
 # --- on the workers

@@ -69,12 +69,14 @@ class Assess:
 
     Attributes:
         verify: Fails the run when the partition does not hold; None: not asked for.
+        serving: In the place of `verify` where that is too much: fails the run when DGL could not serve it.
         report: Writes the quality as JSON; its failure is told and forgotten.
         json: Where `report` writes.
         limit: Bytes of partition files up to which it is cheap; None: whatever the size.
     """
 
     verify: Run | None
+    serving: Run
     report: Run
     json: str
     limit: int | None

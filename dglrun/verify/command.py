@@ -33,6 +33,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="refuse what DGL's server cannot load (parts without a row of a featured type)",
     )
+    parser.add_argument(
+        "--serving-only",
+        action="store_true",
+        help="of --for-training nothing else: reads the names in the files, whatever their size",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     started = time.monotonic()
     folder = load_folder(args.part_config)
+    if args.serving_only:
+        return exitcodes.OK if _serving(folder, refuse=True) else exitcodes.DATA
     sound = all(_report(f"part {part}", PartChecks(folder, part).problems()) for part in range(folder.parts))
     if sound and args.in_dir is not None:
         sound = _report("source", _source(folder, args))

@@ -1,11 +1,18 @@
 """The partition modes that take a chunked graph: dglrun's own pipeline in the place of a script."""
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from dglrun.config import ConfigError
-from tests.support.dglrun_pods import Done, Pods
+from dglrun.execute import Executor
+from dglrun.outcome import RunError
+from dglrun.progress import Reporter
+from dglrun.steps import Assess, CheckPartition, Phase, Run
+from dglrun.streams import Streams
+from tests.support.dglrun_pods import Done, Pods, write_partition
 from tests.unit.dglrun.builders import a_config
 from tests.unit.dglrun.conftest import PodsOf
 from tests.unit.pipeline.heterographs import a_toy
@@ -62,6 +69,42 @@ def test_a_back_end_that_is_not_there_is_said(pods_of: PodsOf) -> None:
     assert done.code == 2
     assert "--partition-backend is zoltan: mode DGL-API has metis, random" in done.message
     assert not (pods.launcher / "dataset").exists()
+
+
+@pytest.mark.mpi
+def test_a_part_that_dgl_cannot_serve_is_refused_before_it_is_delivered(pods_of: PodsOf) -> None:
+    """A type with one node is in one part only, and DGL's server cannot map the other's empty feature."""
+    pods = pods_of()
+    a_toy(nodes=(60, 1), edges=(300, 200), parts=2).write(pods.root / "one")
+
+    done = partition(
+        pods,
+        "ParMETIS",
+        *("--chunked-graph", str(pods.root / "one")),
+        *("--partition-backend", "zoltan", "--partition-balance", "nodes"),
+    )
+
+    assert done.code == 65
+    assert "no node of type n1, which has features: DGL's server cannot load it; partition" in done.message
+    assert not (pods.launcher / "dataset").exists()
+
+
+@pytest.mark.parametrize("code", [0, 65])
+def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
+    tmp_path: Path, code: int
+) -> None:
+    """Beyond the limit only names and shapes are read, which costs nothing."""
+    write_partition(tmp_path, 2)
+    config = str(tmp_path / "tiny.json")
+    fails = Run(("false",))
+    assess = Assess(fails, Run(("sh", "-c", f"exit {code}"), title="verify"), fails, "q.json", limit=1)
+    steps = (CheckPartition(config, 2), assess)
+    executor = Executor(
+        a_config("--num-partitions", "2", phase="Partitioner"), None, Streams(), Reporter(None, None)
+    )
+
+    with pytest.raises(RunError, match="verify ended with exit code 65") if code else nullcontext():
+        executor.perform([Phase(2, 5, "deliver", "Delivering", steps)])
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,9 @@ def test_a_part_that_the_server_cannot_load_is_refused_for_training(
 
     assert verify(json_path) == 0
     assert f"warning: {message}" in capsys.readouterr().err
-    assert verify(json_path, "--for-training") == 65
-    assert f"refused: {message}" in capsys.readouterr().err
+    for refusing in ("--for-training", "--serving-only"):
+        assert verify(json_path, refusing) == 65
+        assert f"refused: {message}" in capsys.readouterr().err
     assert len(list(serving.problems(load_folder(json_path)))) == 1
 
 
