@@ -4,6 +4,7 @@ The stand-in for kubectl runs `exec` locally in the pod's folder, without any wa
 dglrun; so streams, supervisors, signals, files and exit codes are the real ones.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+
+ENDING_SECONDS = 30.0
+"""Until a dglrun that a failed test has left running has ended what it started."""
 
 MAIN: tuple[str, ...] = ("-m", "tests.support.dglrun_main")
 
@@ -108,7 +112,7 @@ class Pods:
     def started(
         self, *args: str, phase: str | None = None, where: str = "launcher", **env: str
     ) -> Iterator[subprocess.Popen[str]]:
-        """`dglrun <args>` in a pod; killed at the end if it still runs."""
+        """`dglrun <args>` in a pod; ended if it still runs."""
         argv = [sys.executable, *MAIN, str(self.root), *args]
         process = subprocess.Popen(
             argv,
@@ -122,6 +126,9 @@ class Pods:
         try:
             yield process
         finally:
+            process.terminate()  # a dglrun that is just killed leaves what it has started, such as mpirun
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(ENDING_SECONDS)
             process.kill()
             process.wait()
             if process.stdout:

@@ -217,7 +217,8 @@ def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
     }
     train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
 
-    done = workers.run(*train, *args, *mpi, **env)
+    with workers.started(*train, *args, *mpi, **env) as process:
+        done = workers.finish(process, seconds=240)
 
     assert done.code == 0, done.output
     told = re.findall(r"rank (\d) of 2: part (\d), \d+ training nodes, parameters (\w+)", done.output)
