@@ -1,0 +1,230 @@
+"""What the chart renders from its values."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from dgl_operator.api import generate, rbac
+from dgl_operator.runtime import settings as flags
+from dglrun.contract import names
+
+HELM = generate.find_helm()
+CHART = generate.ROOT / generate.CHART
+
+pytestmark = pytest.mark.skipif(
+    HELM is None, reason="no helm; 'python -m tests.cluster build-tools helm' builds it"
+)
+
+Object = dict[str, Any]
+
+
+def helm(*argv: str) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None
+    return subprocess.run([HELM, *argv], capture_output=True, text=True, check=False)
+
+
+def rendered(*values: str) -> dict[tuple[str, str], Object]:
+    """The release `dgl-operator` in namespace `ops` by kind and name."""
+    sets = [word for value in values for word in ("--set-json", value)]
+    done = helm("template", "dgl-operator", str(CHART), "--namespace", "ops", *sets)
+    assert done.returncode == 0, done.stderr
+    bodies = [body for body in yaml.safe_load_all(done.stdout) if body]
+    return {
+        (body["kind"], f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"): body
+        for body in bodies
+    }
+
+
+def refused(*values: str) -> str:
+    """Helm's words on values that it does not take."""
+    sets = [word for value in values for word in ("--set-json", value)]
+    done = helm("template", "dgl-operator", str(CHART), *sets)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def operator(objects: dict[tuple[str, str], Object]) -> Object:
+    """The pod spec of the operator."""
+    spec: Object = objects["Deployment", "ops/dgl-operator"]["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_chart_has_no_flaw_that_helm_knows() -> None:
+    """`helm lint --strict` turns warnings into errors."""
+    done = helm("lint", "--strict", str(CHART))
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_names_are_those_of_2021() -> None:
+    """Deployment, account and cluster-wide roles are called dgl-operator."""
+    kinds = {kind: name for kind, name in rendered() if name.endswith("/dgl-operator")}
+
+    assert kinds == {
+        "Deployment": "ops/dgl-operator",
+        "ServiceAccount": "ops/dgl-operator",
+        "ClusterRole": "/dgl-operator",
+        "ClusterRoleBinding": "/dgl-operator",
+    }
+
+
+def test_the_operator_runs_restricted() -> None:
+    """Nothing in its pod needs more than the restricted Pod Security Standard gives (defect 37)."""
+    pod = operator(rendered())
+    (container,) = pod["containers"]
+
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"requests", "limits"} == set(container["resources"])
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} < set(container)
+
+
+def test_there_is_one_operator_at_a_time() -> None:
+    """The old one ends before the new one starts, since there is no leader election."""
+    spec = rendered()["Deployment", "ops/dgl-operator"]["spec"]
+
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_images_are_pinned_to_the_version() -> None:
+    """No `latest`, pulled when absent (defect 35); the same for the init containers of jobs."""
+    (container,) = operator(rendered())["containers"]
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+
+    assert container["image"] == f"docker.io/dgloperator/operator:v{version}"
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["args"][:3] == [
+        f"--watcher-loop-image=docker.io/dgloperator/watcher-loop:v{version}",
+        f"--kubectl-download-image=docker.io/dgloperator/kubectl-download:v{version}",
+        "--init-image-pull-policy=IfNotPresent",
+    ]
+
+
+def test_images_come_from_a_registry_of_ones_own() -> None:
+    """One registry for all, or another name for one."""
+    objects = rendered(
+        'images={"registry": "r.example", "pullPolicy": "Always", '
+        '"watcherLoop": {"registry": "q.example", "tag": "t"}}',
+        'imagePullSecrets=[{"name": "s"}]',
+    )
+    pod = operator(objects)
+    (container,) = pod["containers"]
+
+    assert pod["imagePullSecrets"] == [{"name": "s"}]
+    assert container["image"].startswith("r.example/dgloperator/operator:v")
+    assert "--watcher-loop-image=q.example/dgloperator/watcher-loop:t" in container["args"]
+    assert "--init-image-pull-policy=Always" in container["args"]
+
+
+def test_the_whole_cluster_is_served_by_a_cluster_role() -> None:
+    """The default: the operator's rules in a ClusterRole, no namespace named."""
+    objects = rendered()
+
+    assert objects["ClusterRole", "/dgl-operator"]["rules"] == [rule.manifest() for rule in rbac.RULES]
+    assert not [arg for arg in operator(objects)["containers"][0]["args"] if arg.startswith("--namespace")]
+
+
+@pytest.mark.parametrize(("value", "namespaces"), [("[]", ["ops"]), ('["a", "b"]', ["a", "b"])])
+def test_some_namespaces_are_served_by_roles_in_them(value: str, namespaces: list[str]) -> None:
+    """Nothing cluster-wide is granted; the release's own namespace when none is named."""
+    objects = rendered('scope="namespace"', f"namespaces={value}")
+
+    for namespace in namespaces:
+        role = objects["Role", f"{namespace}/dgl-operator"]
+        binding = objects["RoleBinding", f"{namespace}/dgl-operator"]
+        assert role["rules"] == [rule.manifest() for rule in rbac.RULES]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "dgl-operator", "namespace": "ops"}]
+    assert ("ClusterRole", "/dgl-operator") not in objects
+    args = operator(objects)["containers"][0]["args"]
+    assert [arg for arg in args if arg.startswith("--namespace")] == [
+        f"--namespace={name}" for name in namespaces
+    ]
+
+
+def test_users_get_no_right_to_write_status() -> None:
+    """What is true of a job is the operator's to say."""
+    rules = rendered()["ClusterRole", "/dgl-operator-edit"]["rules"]
+
+    assert [rule["resources"] for rule in rules] == [[names.PLURAL]]
+
+
+def test_switches_leave_things_out() -> None:
+    """CRD, users' roles, account and metrics service are there or not by their switch."""
+    without = rendered(
+        "crds.install=false", "rbac.aggregate=false", 'serviceAccount={"create": false, "name": "mine"}'
+    )
+
+    assert {kind for kind, _ in without} == {"ClusterRole", "ClusterRoleBinding", "Deployment"}
+    assert operator(without)["serviceAccountName"] == "mine"
+    assert ("Service", "ops/dgl-operator-metrics") in rendered("metrics.service.enabled=true")
+    assert ("Service", "ops/dgl-operator-metrics") not in rendered()
+
+
+def test_each_setting_of_the_pod_arrives() -> None:
+    """What a cluster's owner asks of a pod is passed on as it is."""
+    settings = {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "extraEnv": [{"name": "E", "value": "1"}],
+        "extraArgs": ["--resync-period=60"],
+        "podAnnotations": {"n": "1"},
+        "podLabels": {"l": "2"},
+    }
+    objects = rendered(*(f"{key}={json.dumps(value)}" for key, value in settings.items()))
+    pod, metadata = (
+        operator(objects),
+        objects["Deployment", "ops/dgl-operator"]["spec"]["template"]["metadata"],
+    )
+    (container,) = pod["containers"]
+
+    assert {key: pod[key] for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName")} == {
+        key: settings[key] for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+    }
+    assert (container["resources"], container["env"]) == (settings["resources"], settings["extraEnv"])
+    assert container["args"][-1] == "--resync-period=60"
+    assert metadata["annotations"] == {"n": "1"}
+    assert metadata["labels"]["l"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ('scope="planet"', "scope"),
+        ('namespaces=["a"]', "set scope=namespace"),
+        ('log={"level": "loud"}', "level"),
+        ('image="x"', "image"),
+        ('images={"operator": {"name": "x"}}', "name"),
+        ('serviceAccount={"create": false}', "serviceAccount.name is required"),
+    ],
+)
+def test_wrong_values_are_refused(value: str, says: str) -> None:
+    """A mistyped or contradicting value stops the installation with its name."""
+    assert says in refused(value)
+
+
+def test_every_value_is_described_by_the_schema() -> None:
+    """A value without its schema would be refused by our own chart, one without a default is a riddle."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def test_the_operator_knows_each_flag_of_the_chart() -> None:
+    """Chart and command line agree, so the pod starts."""
+    args = operator(rendered('scope="namespace"'))["containers"][0]["args"]
+
+    chosen = flags.parse(args)
+
+    assert len(args) == 8
+    assert chosen.namespaces
