@@ -25,10 +25,12 @@ pytestmark = [
 
 SCRIPTS = ROOT / "tests" / "e2e" / "scripts"
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
-IPS = ("10.213.7.1", "10.213.7.2")
+SUBNET = f"10.213.{os.getpid() % 250}"
+"""Of this process: a killed run leaves its bridge behind, and two of one address lead nowhere."""
+IPS = (f"{SUBNET}.1", f"{SUBNET}.2")
 LIMIT = 10.0
 
-LAUNCHER = "10.213.7.254"
+LAUNCHER = f"{SUBNET}.254"
 
 WRAP = """#!/bin/sh
 # A worker's command runs in its network namespace, with its own shared memory and its own {root}/ws.
@@ -209,7 +211,7 @@ def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
     hostfile.write_text("".join(lines))
     workspace = str(workers.root / "ws")
     args = ("--workspace", workspace, "--chunked-graph", str(workers.root / "chunks"))
-    mpi = ("--partition-backend", "zoltan", "--interface", "10.213.7.0/24")
+    mpi = ("--partition-backend", "zoltan", "--interface", f"{SUBNET}.0/24")
     env = {
         "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
         "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
