@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from dgl_operator.api import generate, rbac
-from dgl_operator.runtime import settings as flags
+from dgl_operator.runtime.settings import parse
 from dglrun.contract import names
 
 HELM = generate.find_helm()
@@ -222,9 +222,9 @@ def test_every_value_is_described_by_the_schema() -> None:
 
 def test_the_operator_knows_each_flag_of_the_chart() -> None:
     """Chart and command line agree, so the pod starts."""
-    args = operator(rendered('scope="namespace"'))["containers"][0]["args"]
+    (container,) = operator(rendered('scope="namespace"'))["containers"]
 
-    chosen = flags.parse(args)
+    settings = parse(container["args"])
 
-    assert len(args) == 8
-    assert chosen.namespaces
+    assert settings.namespaces == ("ops",)
+    assert len(container["args"]) == 8
