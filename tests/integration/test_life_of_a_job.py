@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from dgl_operator.domain.validate import SUPPORTED_MODES
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import hostfile
 from dglrun.contract.names import Mode
@@ -54,18 +53,6 @@ def test_a_skip_job_goes_from_pending_to_completed(operator: OperatorProcess, su
     assert job.pods() == {"sage-launcher"}
 
 
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode not in SUPPORTED_MODES])
-def test_a_mode_without_back_end_fails_at_once(operator: OperatorProcess, submit: Submit, mode: Mode) -> None:
-    """Accepted by the API, with a clear condition."""
-    job = submit(mode=mode)
-
-    job.await_phase("Failed")
-
-    assert job.condition("Failed")["reason"] == "PartitionModeUnsupported"
-    assert job.pods() == set()
-
-
-@pytest.mark.skipif(Mode.DIST_PARMETIS not in SUPPORTED_MODES, reason="its back end is not in the image")
 def test_a_dist_parmetis_job_partitions_on_its_workers(operator: OperatorProcess, submit: Submit) -> None:
     """No partitioner pod; the phase comes from the launcher's report."""
     job = submit(mode=Mode.DIST_PARMETIS)
