@@ -5,6 +5,7 @@ DGL_DIST_MODE=distributed it trains on a partition of one part in this process (
 """
 
 import argparse
+import gc
 import os
 import time
 from contextlib import nullcontext
@@ -126,9 +127,9 @@ def main(arguments: argparse.Namespace) -> None:
     widths = (features, arguments.num_hidden, int(labels.max()) + 1)
     model = sage.build(job.graph, widths, arguments.dropout).to(job.device)
     th.manual_seed(arguments.seed + rank)  # the same start, but an order and a dropout of its own
-    trained = DistributedDataParallel(model) if DISTRIBUTED else model
 
-    epochs = train(job, trained)
+    # Held by nobody after the training: see leave().
+    epochs = train(job, DistributedDataParallel(model) if DISTRIBUTED else model)
     accuracy = test_accuracy(job, model)
 
     parameters = sage.digest(model)
@@ -140,8 +141,18 @@ def main(arguments: argparse.Namespace) -> None:
         sage.save(model, {**metrics, "parameters": parameters})
         print(sage.final_words(accuracy, majority))
     if DISTRIBUTED:
-        dist.barrier()
-        dist.destroy_process_group()
+        leave()
+
+
+def leave() -> None:
+    """Wait for all ranks and take the process group apart.
+
+    The model's DDP wrapper must be gone first. As the last owner of the group it would join gloo's threads
+    while it holds the interpreter's lock, for which such a thread may be waiting (seen: torch 1.13.1).
+    """
+    dist.barrier()
+    gc.collect()
+    dist.destroy_process_group()
 
 
 def command_line() -> argparse.ArgumentParser:
