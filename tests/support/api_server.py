@@ -133,6 +133,7 @@ class ApiServer(KubeCluster):
             return None
 
     def _is_established(self, path: str) -> bool | None:
-        conditions: list[dict[str, Any]] = self.call("GET", path).get("status", {}).get("conditions", [])
+        # A CRD that was made this moment has `conditions: null`.
+        conditions: list[dict[str, Any]] = self.call("GET", path).get("status", {}).get("conditions") or []
         known = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
         return True if known else None
