@@ -95,7 +95,8 @@ def pose(
         columns = weights.type_columns(graph.num_nodes, balance)
         loads = weights.multi(columns, types, rows.in_degree, balance)
     totals = comm.allreduce(loads.sum(axis=0))
-    largest = comm.allreduce(loads.max(axis=0, initial=0), op=MPI.MAX)
+    # MPI.MAX compares objects as a whole, which arrays of several columns are not made for.
+    largest = np.max(comm.allgather(loads.max(axis=0, initial=0)), axis=0)
     bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
     starts = Cyclic.of(sum(graph.num_nodes), comm.size).starts
     loads = weights.without_empty(loads, totals)

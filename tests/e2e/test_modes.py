@@ -195,8 +195,8 @@ def _force(grace: str) -> tuple[str, ...]:
 
 @pytest.mark.skipif(not ACCEPTED, reason="licence: ParMETIS is not free (README of images/job)")
 @pytest.mark.parametrize("name", ["parmetis", "dist-parmetis"])
-def test_parmetis_itself(submit: Submit, name: str) -> None:
-    """The modes' default back end, in the image built with the licence accepted."""
+def test_parmetis_itself(submit: Submit, measured: Figures, accuracies: dict[str, float], name: str) -> None:
+    """The modes' default back end, in the image built with the licence accepted; as good as one process."""
     body = example(name, f"real-{name}")
     launcher = main_container(body, "Launcher")
     launcher["args"] = [arg for arg in launcher["args"] if "--partition-backend" not in arg]
@@ -209,3 +209,5 @@ def test_parmetis_itself(submit: Submit, name: str) -> None:
     partition = job.status()["partition"]
     assert (partition["method"], partition["verified"]) == ("parmetis", True)
     assert accuracy >= majority + ABOVE_MAJORITY
+    assert abs(accuracy - accuracies["one process"]) <= WITHIN, accuracies
+    measured.add(f"accuracy-modes-real-{name}", accuracy, "", f"test accuracy, {name} by ParMETIS itself")

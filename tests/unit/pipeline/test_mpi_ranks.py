@@ -51,6 +51,14 @@ BACKENDS = [
     ),
 ]
 
+BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
+    ("backend", "balanced"),
+    [
+        pytest.param(*each.values, weights, marks=each.marks)
+        for each, weights in zip(BACKENDS, (False, True), strict=True)
+    ],
+)
+
 
 def gone_within(seconds: float, processes: list[Path]) -> bool:
     """Whether two processes were there and both end in time: mpirun signals them and does not wait."""
@@ -107,6 +115,31 @@ def test_ranks_find_communities_and_score_them_right(
     assert meta.details["edge_cut_ratio"] < 0.06
     assert meta.details["edge_balance"] < 1.1
     assert f"{backend} made 2 parts: edge cut" in ended.stdout
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@BACKENDS_BY_WEIGHTS
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_each_node_type_has_a_weight_of_its_own(
+    tmp_path: Path, backend: str, ranks: int, balanced: bool
+) -> None:
+    """Two types that are two communities: the smallest cut keeps them apart, `--balance types` may not.
+
+    Multi-constraint partitioning, which ParMETIS knows and Zoltan does not.
+    """
+    rng = np.random.default_rng(5)
+    edges = {f"{t}:r:{t}": rng.integers(0, 300, (4000, 2)) for t in "ab"}
+    edges["a:s:b"] = rng.integers(0, 300, (100, 2))
+    graph = write.graph(tmp_path / "in", "types", {"a": 300, "b": 300}, edges, layout="csv", files=2)
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", "2", "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, "--balance", "types")
+
+    assert ended.returncode == 0, ended.stderr
+    _, parts = files.load(tmp_path / "out", graph)
+    largest = [int(np.bincount(parts[ntype], minlength=2).max()) for ntype in ("a", "b")]
+    assert all(each <= 165 for each in largest) if balanced else min(largest) > 250
 
 
 @pytest.mark.mpi
