@@ -170,7 +170,7 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     if remote is None:
         libraries.load(backend)
     ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(facts.cpu_limit())))
-    job = mpirun.Job(_program(args, backend), ranks, remote)
+    job = mpirun.Job(_program(args, backend), ranks, remote, env=mpirun.RANK_ENV | mpirun.KEEP_FREED)
     with tempfile.TemporaryDirectory() as folder:
         hosts = None
         if remote is not None:

@@ -5,8 +5,9 @@
 
 Make FOLDER by `python -m tests.benchmarks.partition_graphs`. "rest" is all that is not the partitioner
 itself: reading, exchange, CSR, scoring, writing, start of the processes. The peer (ParMETIS's own
-pm_dglpart, never part of this project) runs on the same graph as text when its path is given; its rest is
-its whole time less the library's time in our parmetis row, so it needs that back end too.
+pm_dglpart, never part of this project) runs on the same graph as text when its path is given; its library
+time is the "Total" that it prints itself. Last, where both ran, comes the ratio of the rests: CPU seconds of
+all ranks and wall seconds.
 """
 
 import argparse
@@ -22,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dglrun.assign import files
+from dglrun.assign import files, score
 from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.convert import text
+from dglrun.convert import pieces, text
 
 RANKS = ("zoltan", "parmetis")
 
@@ -38,7 +39,9 @@ class Row:
         ranks: Processes.
         wall: Seconds from start to end.
         cpu: CPU seconds of all processes.
-        inside: Wall seconds of the partitioner itself, where it is told.
+        inside: Wall and CPU seconds of the partitioner itself, where it is told.
+        stages: Wall and CPU seconds of load, score and write, where they are told: the rest without the
+            start of Python and MPI.
         peak: MiB of the largest process.
         quality: Cut, edge balance, node balance.
     """
@@ -47,21 +50,26 @@ class Row:
     ranks: int
     wall: float
     cpu: float
-    inside: float | None
+    inside: tuple[float, float] | None
+    stages: tuple[float, float] | None
     peak: float
     quality: dict[str, Any]
 
+    @property
+    def rest(self) -> tuple[float, float] | None:
+        """Wall and CPU seconds of all that is not the partitioner."""
+        return None if self.inside is None else (self.wall - self.inside[0], self.cpu - self.inside[1])
+
     def cells(self) -> list[str]:
-        rest = "" if self.inside is None else f"{self.wall - self.inside:.1f}"
-        inside = "" if self.inside is None else f"{self.inside:.1f}"
+        pairs = [(self.wall, self.cpu), self.inside, self.rest]
+        times = ["" if pair is None else f"{pair[0]:.1f} / {pair[1]:.1f}" for pair in pairs]
         shown = [f"{self.quality[key]:{form}}" if key in self.quality else "" for key, form in QUALITY]
-        numbers = [f"{self.wall:.1f}", inside, rest, f"{self.cpu:.1f}", f"{self.peak:.0f}"]
-        return [self.name, str(self.ranks), *numbers, *shown]
+        return [self.name, str(self.ranks), *times, f"{self.peak:.0f}", *shown]
 
 
 QUALITY = (("edge_cut_ratio", ".1%"), ("edge_balance", ".2f"), ("node_balance", ".2f"))
 HEADER = (
-    "back end", "ranks", "wall s", "partitioner s", "rest s", "CPU s", "MiB per process",
+    "back end", "ranks", "wall / CPU s", "partitioner", "rest", "MiB per process",
     "cut", "edge balance", "node balance",
 )  # fmt: skip
 
@@ -85,26 +93,57 @@ def ours(source: Path, backend: str, ranks: int, parts: int) -> Row:
             *("--ranks", str(ranks)),
         )
         said, wall, cpu = timed(argv)
-        inside = re.search(r": partition ([0-9.]+) s", said)
+        inside = re.search(r": partition ([0-9.]+) s, ([0-9.]+) CPU s", said)
         told = re.search(r"peak memory ([0-9.]+) MiB", said)
         peak = float(told[1]) if told else int((Path(out) / "peak").read_text()) / 1024
         quality = dict(files.load_meta(Path(out) / "parts").details)
-    return Row(backend, ranks, wall, cpu, float(inside[1]) if inside else None, peak, quality)
+    return Row(backend, ranks, wall, cpu, _pair(inside), _stages(said), peak, quality)
 
 
-def peer(source: Path, program: Path, ranks: int, parts: int, inside: float | None) -> Row:
-    """pm_dglpart on the same graph, text and all."""
+def _stages(said: str) -> tuple[float, float] | None:
+    found = re.findall(r": (?:load|score|write) ([0-9.]+) s, ([0-9.]+) CPU s", said)
+    return (sum(float(wall) for wall, _ in found), sum(float(cpu) for _, cpu in found)) if found else None
+
+
+def _pair(found: re.Match[str] | None) -> tuple[float, float] | None:
+    return (float(found[1]), float(found[2])) if found else None
+
+
+def peer(source: Path, program: Path, ranks: int, parts: int) -> Row:
+    """pm_dglpart on the same graph, text and all; it prints its library's time itself."""
+    graph = ChunkedGraph.load(source)
     with tempfile.TemporaryDirectory() as folder:
-        text.to_text(ChunkedGraph.load(source), Path(folder), "g", by_degree=True)
+        text.to_text(graph, Path(folder), "g", by_degree=True)
         argv = (
             *("/usr/bin/time", "-f", "%M", "-o", f"{folder}/peak", "mpirun", "--allow-run-as-root"),
-            *("--oversubscribe", "-np", str(ranks), str(program), "g", str(parts // ranks)),
+            *("--oversubscribe", "--bind-to", "none", "-np", str(ranks)),
+            *(str(program), "g", str(parts // ranks)),
         )
-        _, wall, cpu = timed(argv, Path(folder))
+        said, wall, cpu = timed(argv, Path(folder))
         if not list(Path(folder).glob("p*-g_nodes.txt")):
             raise SystemExit(f"{program} left no result; is it the program with two arguments?")
         peak = int((Path(folder) / "peak").read_text()) / 1024
-    return Row("pm_dglpart (peer)", ranks, wall, cpu, inside, peak, {})
+        found = pieces.from_pieces(graph, Path(folder), "g", parts)
+    inside = re.search(r" Total: Max: +([0-9.]+), Sum: +([0-9.]+)", said)
+    quality = score.of_assignment(graph, found, parts).details(graph.ntypes)
+    took = _pair(inside)
+    if took is not None and ranks > (os.cpu_count() or 1):
+        took = None  # what it prints are wall seconds, and its ranks share processors
+    return Row("pm_dglpart (peer)", ranks, wall, cpu, took, None, peak, quality)
+
+
+def ratio(mine: Row | None, theirs: Row) -> str:
+    """Ours outside of the library over the peer's."""
+    if mine is None or mine.rest is None or mine.stages is None or theirs.rest is None:
+        return f"{theirs.ranks} ranks: no ratio, for want of both times"
+    shares = [
+        "/".join(f"{a / b:.2f}" for a, b in zip(pair, theirs.rest, strict=True))
+        for pair in (mine.rest, mine.stages)
+    ]
+    return (
+        f"{theirs.ranks} ranks, outside of ParMETIS, ours over pm_dglpart in wall/CPU seconds: {shares[0]}; "
+        f"without the start of Python and MPI {shares[1]}"
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -118,18 +157,19 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER))
-    inside: dict[int, float | None] = {}
+    mine: dict[int, Row] = {}
     for backend in args.backends:
         for ranks in args.ranks if backend in RANKS else [1]:
             row = ours(args.source, backend, ranks, args.parts)
-            inside[ranks] = row.inside if backend == "parmetis" else inside.get(ranks)
+            if backend == "parmetis":
+                mine[ranks] = row
             print("| " + " | ".join(row.cells()) + " |", flush=True)
     if args.pm_dglpart is None:
         print("pm_dglpart: not measured, no --pm-dglpart given", file=sys.stderr)
         return 0
-    for ranks in args.ranks:
-        row = peer(args.source, args.pm_dglpart, ranks, args.parts, inside.get(ranks))
-        print("| " + " | ".join(row.cells()) + " |", flush=True)
+    theirs = [peer(args.source, args.pm_dglpart, ranks, args.parts) for ranks in args.ranks]
+    print("\n".join("| " + " | ".join(row.cells()) + " |" for row in theirs))
+    print("\n" + "\n".join(ratio(mine.get(row.ranks), row) for row in theirs))
     return 0
 
 
