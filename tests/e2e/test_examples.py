@@ -28,9 +28,18 @@ def trained(job: Job) -> tuple[float, float, str]:
     """Wait for the end of a job; returns test accuracy, accuracy of the majority class, and the log."""
     job.wait_phase("Completed", seconds=900)
     log = job.kubectl.logs(job.launcher, _main(job))
+    wait_for("the launcher's final phase", lambda: _is_left(job), 30)
     found = FINAL.search(log)
     assert found, log[-3000:]
     return float(found[1]), float(found[2]), log
+
+
+def _is_left(job: Job) -> bool | None:
+    """Whether the launcher is still there when its pod's phase follows its containers, with its log."""
+    pod = job.kubectl.get("pod", job.launcher)
+    assert pod is not None, "the launcher was deleted with its log"
+    assert "deletionTimestamp" not in pod["metadata"]
+    return True if pod["status"]["phase"] == "Succeeded" else None
 
 
 def _main(job: Job) -> str:

@@ -96,6 +96,7 @@ def test_a_partitioner_that_exits_3_fails_the_job_with_3(submit: Submit, measure
     pod = job.kubectl.get("pod", f"{job.name}-partitioner")
 
     assert pod is not None
+    wait_for("the partitioner's final phase", lambda: _is_left(job), 30)
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     took = moment(job.condition("Failed")["lastTransitionTime"]) - moment(ended["finishedAt"])
     assert ended["exitCode"] == 3
@@ -103,6 +104,14 @@ def test_a_partitioner_that_exits_3_fails_the_job_with_3(submit: Submit, measure
     assert "3" in message
     assert took.total_seconds() <= LIMIT
     measured.add("fail-partitioner", took.total_seconds(), "s", "partitioner ends with 3 → Failed")
+
+
+def _is_left(job: Job) -> bool | None:
+    """Whether the failed partitioner is still there, with its log, when its pod's phase follows."""
+    pod = job.kubectl.get("pod", f"{job.name}-partitioner")
+    assert pod is not None, "the partitioner was deleted with its log"
+    assert "deletionTimestamp" not in pod["metadata"]
+    return True if pod["status"]["phase"] == "Failed" else None
 
 
 def test_a_corrupted_copy_fails_the_job(submit: Submit, measured: Figures) -> None:

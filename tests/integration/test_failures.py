@@ -2,6 +2,7 @@
 
 import pytest
 
+from dgl_operator.runtime.cluster import Refused
 from dgl_operator.runtime.kinds import Json, Kind
 from tests.integration.conftest import Submit
 from tests.support.api_server import ApiServer, wait_for
@@ -162,6 +163,52 @@ def test_a_spent_quota_is_said_and_the_job_goes_on_when_there_is_room(
     assert blocked["reason"] == "QuotaExceeded"
     assert "exceeded quota: none" in blocked["message"]
     job.await_pods("launcher", "partitioner")
+
+
+def test_a_policy_that_denies_blocks_the_job_until_it_is_gone(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """A ValidatingAdmissionPolicy answers 422 as the API's own validation does, but may change (KEP-3488)."""
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    name = f"team-{namespace}"
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": here},
+        "validations": [{"expression": "false", "message": "label team is missing"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    bindings = policies.removesuffix("ies") + "ybindings"
+    api.put(policies, {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec})
+    api.put(
+        bindings, {"kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding}
+    )
+    try:
+        wait_for("policy in force", lambda: _is_denied(api, namespace))
+        job = submit()
+        blocked = wait_for("blocked", lambda: job.condition("Blocked") or None)
+    finally:
+        api.call("DELETE", f"{bindings}/{name}")
+        api.call("DELETE", f"{policies}/{name}")
+
+    assert "label team is missing" in blocked["message"]
+    job.await_pods("launcher", "partitioner")
+    assert job.status["phase"] == "Pending"
+
+
+def _is_denied(api: ApiServer, namespace: str) -> bool | None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"containers": [{"name": "x", "image": "x"}]},
+    }
+    try:
+        api.create(pod, rehearse=True)
+    except Refused:
+        return True
+    return None
 
 
 def test_a_foreign_object_is_reported_and_left_alone(

@@ -122,6 +122,21 @@ def test_a_job_ends_although_a_sidecar_of_its_launcher_runs_on(
     job.await_pods("partitioner")
 
 
+@pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
+def test_a_launcher_that_has_ended_stays_with_its_log(
+    operator: OperatorProcess, submit: Submit, code: int, phase: str
+) -> None:
+    """Although its pod's phase is Running for another second or two, as kubelets report it."""
+    job = submit().reach("Training")
+
+    job.play("launcher", "Running", ip="10.9.0.1", containers=[ended(code=code)])
+    job.await_phase(phase)
+    job.await_pods("launcher", "partitioner")
+
+    job.play("launcher", "Succeeded" if code == 0 else "Failed", containers=[ended(code=code)])
+    assert job.pods() == {f"{job.name}-launcher", f"{job.name}-partitioner"}
+
+
 def test_what_the_job_reports_reaches_its_status(
     operator: OperatorProcess, submit: Submit, api: ApiServer
 ) -> None:

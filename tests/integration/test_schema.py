@@ -183,6 +183,19 @@ def test_what_already_runs_cannot_be_changed(api: ApiServer, stored: str, change
     assert caught.value.status == 422
 
 
+def test_another_container_cannot_become_the_main_one(api: ApiServer, namespace: str) -> None:
+    """Lists that are keyed by name are equal in any order, yet the first container runs the command."""
+    both = [{"name": name, "image": "example.org/x"} for name in ("main", "proxy")]
+    body = a_job()
+    body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = both
+    made = create(api, namespace, body, query="")
+    stored = f"{path(namespace)}/{made['metadata']['name']}"
+    template = {"template": {"spec": {"containers": both[::-1]}}}
+
+    with pytest.raises(Refused, match=rules.IMMUTABLE_MESSAGE):
+        api.call("PATCH", stored, {"spec": {"dglReplicaSpecs": {"Worker": template}}}, MERGE)
+
+
 def test_the_clean_up_policy_may_be_changed(api: ApiServer, stored: str) -> None:
     """It is read when the job ends."""
     body = api.call("PATCH", stored, {"spec": {"cleanPodPolicy": "None"}}, MERGE)

@@ -208,7 +208,18 @@ POD_SPEC = _open(
 TEMPLATE = _open(
     {
         "metadata": {**METADATA, "description": "Labels and annotations of the pods."},
-        "spec": {**POD_SPEC, "description": "A PodSpec."},
+        "spec": {
+            **POD_SPEC,
+            "description": "A PodSpec.",
+            # Lists keyed by name are equal in any order, but the first container is the main one.
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.containers[0].name == oldSelf.containers[0].name",
+                    "message": rules.IMMUTABLE_MESSAGE,
+                    "reason": rules.Reason.FORBIDDEN.value,
+                }
+            ],
+        },
     },
     ["spec"],
 )

@@ -14,6 +14,9 @@ _SUFFIXES = {
 }
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE])?)")
 
+MAX_DIGITS = 40
+"""Of a number and of what its exponent adds; the API server itself caps quantities at 2^63."""
+
 
 class QuantityError(ValueError):
     """Not a quantity; names what was found."""
@@ -29,5 +32,7 @@ def parse(value: Any) -> Decimal:
     if found is None:
         raise QuantityError(f"expected a quantity such as 20Gi or 500m, got {value!r}")
     number, exponent, suffix = found.groups()
+    if len(number) > MAX_DIGITS or (exponent and abs(int(exponent)) > MAX_DIGITS):
+        raise QuantityError(f"expected a quantity of at most {MAX_DIGITS} digits, got {value!r}")
     scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
     return Decimal(number) * scale

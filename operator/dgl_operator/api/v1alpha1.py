@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
@@ -20,6 +20,9 @@ from dglrun.contract.names import Mode, Role
 MAX_WORKERS = 1000
 """Their names stand in three address files and a Role; each of these objects has to fit 1 MiB."""
 
+INT32_MAX = 2**31 - 1
+EXACT_MAX = 2**53
+"""Largest count that every JSON reader keeps exactly; what a job reports beyond it is no count."""
 PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
 RATIO = r"^[0-9]+(\.[0-9]+)?$"
 
@@ -206,7 +209,7 @@ class Progress(Model):
     """Details for people, such as epoch and loss."""
     percent: int | None = Field(default=None, ge=0, le=100)
     """Share of the stage that is done."""
-    time: datetime | None = None
+    time: AwareDatetime | None = None
     """When the job reported it."""
 
 
@@ -217,11 +220,11 @@ class PartitionStatus(Model):
     """What assigned the nodes: random, metis, parmetis or a file that the user brought."""
     backend: str | None = None
     """Which program or library ran, such as dgl, parmetis, pm_dglpart or zoltan."""
-    num_parts: int | None = Field(default=None, ge=1)
+    num_parts: int | None = Field(default=None, ge=1, le=INT32_MAX)
     """Number of parts; one for each worker."""
-    num_nodes: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    num_nodes: int | None = Field(default=None, ge=0, le=EXACT_MAX, json_schema_extra={"format": "int64"})
     """Nodes of the whole graph."""
-    num_edges: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    num_edges: int | None = Field(default=None, ge=0, le=EXACT_MAX, json_schema_extra={"format": "int64"})
     """Edges of the whole graph."""
     edge_cut: str | None = Field(default=None, pattern=PERCENT)
     """Edges between two parts, of all edges, such as 12.3%."""

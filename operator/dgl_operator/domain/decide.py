@@ -71,7 +71,7 @@ def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
     launcher = seen.one(Role.LAUNCHER)
     if launcher and launcher.succeeded:
         return unblocked(_complete(facts), job.status)
-    if cause := first_failure(seen, _lost(job, seen)):
+    if cause := first_failure(seen, _lost(job, seen, facts)):
         return unblocked(_fail(_while_partitioning(job, cause, facts), facts), job.status)
     return _go_on(job, seen, said, facts)
 
@@ -210,21 +210,26 @@ def _ready(seen: Observed) -> int:
     return sum(pod.ready and not pod.deleting for pod in seen.of_role(Role.WORKER))
 
 
-def _lost(job: DGLJob, seen: Observed) -> tuple[str, ...]:
-    """Pods whose work cannot be had again: gone or going after the point that the status remembers."""
-    irreplaceable = [role for role in Role if _had_work(job, role)]
+def _lost(job: DGLJob, seen: Observed, facts: tuple[Fact, ...]) -> tuple[str, ...]:
+    """Pods whose work cannot be had again: gone or going after the point that the job is known to be past.
+
+    What this look shows counts as much as what the status remembers: the operator may have been away when
+    the point was passed and the pod lost.
+    """
+    irreplaceable = [role for role in Role if _had_work(job, role, facts)]
     expected = [name for role in irreplaceable for name in wanted(job, role)]
     staying = {pod.name for pod in seen.pods if not is_lost(pod)}
     return tuple(name for name in expected if name not in staying)
 
 
-def _had_work(job: DGLJob, role: Role) -> bool:
+def _had_work(job: DGLJob, role: Role, facts: tuple[Fact, ...]) -> bool:
     status = job.status
     if role is Role.LAUNCHER:
-        return status.phase not in (None, Phase.PENDING)
+        is_delivered = job.spec.partition_mode.has_partitioner and _holds(facts, PARTITIONED)
+        return status.phase not in (None, Phase.PENDING) or is_delivered
     if role is Role.PARTITIONER:
-        return status.phase is Phase.PARTITIONING and not reached(status, PARTITIONED)
-    return reached(status, LAUNCHER_STARTED) or reached(status, WORKERS_READY)
+        return status.phase is Phase.PARTITIONING and not _holds(facts, PARTITIONED)
+    return _holds(facts, LAUNCHER_STARTED) or reached(status, WORKERS_READY)
 
 
 def _roles(job: DGLJob, facts: tuple[Fact, ...]) -> frozenset[Role]:

@@ -56,6 +56,8 @@ class Pod:
         begun: Whether any container, init containers included, has run.
         main_started: Whether the main container has run.
         main_end: How the main container ended.
+        all_ended: Whether every container has ended and none of the init containers (native sidecars) runs.
+            The kubelet says so a second or two before it gives the pod its final phase.
         first_failure: The first container that ended non-zero, init containers included.
         disruption: Why Kubernetes took the pod away (eviction, preemption, lost node), "" if it did not.
         invalid_image: The kubelet's message about an image name that can never be pulled.
@@ -73,6 +75,7 @@ class Pod:
     begun: bool = False
     main_started: bool = False
     main_end: Ended | None = None
+    all_ended: bool = False
     first_failure: Ended | None = None
     disruption: str = ""
     invalid_image: str = ""
@@ -91,8 +94,8 @@ class Pod:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing of the pod runs any more, sidecars included."""
-        return self.phase in ("Succeeded", "Failed")
+        """Whether nothing of the pod runs any more, sidecars included: with restartPolicy Never, for good."""
+        return self.all_ended or self.phase in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def _pod(raw: Mapping[str, Any]) -> Pod:
         name=metadata["name"],
         uid=metadata["uid"],
         role=Role(labels[names.LABEL_REPLICA_TYPE]),
-        index=int(labels.get(names.LABEL_INDEX, "0")),
+        index=_index(labels.get(names.LABEL_INDEX, "0")),
         phase=status.get("phase") or "Pending",
         ip=_ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
@@ -153,6 +156,7 @@ def _pod(raw: Mapping[str, Any]) -> Pod:
         begun=any(_has_run(container) for container in everyone),
         main_started=_has_run(main),
         main_end=_end(main),
+        all_ended=_all_ended(raw, status),
         first_failure=_first_failure(everyone),
         disruption=_disruption(status),
         invalid_image=_invalid_image(everyone),
@@ -201,6 +205,19 @@ def _end(container: Mapping[str, Any]) -> Ended | None:
         message=str(terminated.get("message") or "").strip()[-_LAST_WORDS:],
         at=datetime.fromisoformat(finished) if finished else None,
     )
+
+
+def _all_ended(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    known = _by_name(status.get("containerStatuses"))
+    inits = status.get("initContainerStatuses") or ()
+    is_running = any((each.get("state") or {}).get("running") for each in inits)
+    named = {*known, *(each["name"] for each in raw["spec"]["containers"])}
+    return not is_running and all(_end(known.get(name, {})) for name in named)
+
+
+def _index(label: str) -> int:
+    """A worker's index; 0 for other roles, whatever their label says."""
+    return int(label) if label.isascii() and label.isdigit() else 0
 
 
 def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:

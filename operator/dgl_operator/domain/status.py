@@ -32,18 +32,19 @@ def next_status(
     """
     ended = decision.phase.is_final
     conditions = _merged(old.conditions, decision.facts, generation, now)
-    return JobStatus(
+    new = JobStatus(
         phase=decision.phase,
         message=decision.message,
         conditions=conditions,
         replica_statuses=dict(replicas),
         start_time=old.start_time or now,
         completion_time=(old.completion_time or now) if ended else None,
-        last_reconcile_time=None,
+        last_reconcile_time=old.last_reconcile_time,
         observed_generation=generation,
         progress=said.progress or old.progress,
         partition=said.partition or old.partition,
     )
+    return new if new == old else new.model_copy(update={"last_reconcile_time": now})
 
 
 def count(job: DGLJob, seen: Observed) -> dict[str, ReplicaStatus]:

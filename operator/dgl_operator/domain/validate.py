@@ -70,6 +70,14 @@ def _shapes(job: DGLJob) -> Iterator[str]:
             inside = f"{where}.spec.containers[{container['name']}]"
             yield from _list_shapes(inside, container, ("env", "ports", "volumeMounts"))
             yield from _word_shapes(inside, container)
+            yield from _object_shapes(inside, container)
+        yield from _object_shapes(f"{where}.spec", _pod(spec))
+        for init in _init(spec):
+            yield from _object_shapes(f"{where}.spec.initContainers[{init.get('name')}]", init)
+        metadata = spec.template.get("metadata")
+        for key, value in metadata.items() if isinstance(metadata, Mapping) else ():
+            if key in ("labels", "annotations") and not isinstance(value, Mapping | type(None)):
+                yield f"{where}.metadata.{key}: expected an object, got {value!r}"
 
 
 def _list_shapes(where: str, parent: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
@@ -77,6 +85,8 @@ def _list_shapes(where: str, parent: Mapping[str, Any], keys: Sequence[str]) -> 
         found = parent.get(key) or []
         if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
             yield f"{where}.{key}: expected a list of objects, got {found!r}"
+        elif key != "ports" and not all(isinstance(each.get("name"), str) for each in found):
+            yield f"{where}.{key}: expected a name in each, got {found!r}"
 
 
 def _word_shapes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
@@ -84,11 +94,25 @@ def _word_shapes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
         found = container.get(key) or []
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             yield f"{where}.{key}: expected a list of strings, got {found!r}"
-    resources = container.get("resources") or {}
-    if not isinstance(resources, Mapping) or not all(
-        isinstance(each, Mapping | list | type(None)) for each in resources.values()
-    ):
-        yield f"{where}.resources: expected limits and requests, got {resources!r}"
+
+
+def _object_shapes(where: str, holder: Mapping[str, Any]) -> Iterator[str]:
+    """Of a pod spec or a container; a key that was left blank is null there, and no mistake."""
+    for key in ("securityContext", "resources"):
+        if not isinstance(holder.get(key), Mapping | type(None)):
+            yield f"{where}.{key}: expected an object, got {holder[key]!r}"
+    resources = holder.get("resources")
+    if not isinstance(resources, Mapping):
+        return
+    for key in ("limits", "requests"):
+        found = resources.get(key)
+        if not isinstance(found, Mapping | type(None)):
+            yield f"{where}.resources.{key}: expected amounts by name, got {found!r}"
+
+
+def _init(spec: ReplicaSpec) -> list[Mapping[str, Any]]:
+    found = _pod(spec).get("initContainers")
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _partitions(job: DGLJob) -> Iterator[str]:
@@ -121,8 +145,7 @@ def _each_role(job: DGLJob) -> Iterator[str]:
         where = f"{rules.SPECS}.{role.value}.template.spec"
         for check in _CHECKS:
             yield from (f"{where}{line}" for line in check(role, spec))
-        if job.spec.partition_mode.has_workers:
-            yield from (f"{where}{line}" for line in _volumes(spec))
+        yield from (f"{where}{line}" for line in _volumes(spec, job.spec.partition_mode))
 
 
 def _restart_policy(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
@@ -169,16 +192,19 @@ def _port(port: Mapping[str, Any]) -> tuple[str, int | None]:
     return (port.get("name", names.DGL_PORT_NAME), port.get("containerPort"))
 
 
-def _volumes(spec: ReplicaSpec) -> Iterator[str]:
+def _volumes(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
+    """Ours must not meet the user's; without workers a pod has but /dev/shm of us."""
     mounted = {path_of(mount): mount.get("name") for mount in spec.main.get("volumeMounts") or ()}
     for path in _OUR_MOUNTS:
-        if path in mounted:
+        if path in mounted and mode.has_workers:
             yield f".containers[0].volumeMounts: expected {path} free, got {mounted[path]}"
     for volume in _pod(spec).get("volumes") or ():
         name = volume.get("name")
-        if name in _OUR_VOLUMES:
+        if name in _OUR_VOLUMES and mode.has_workers:
             yield f".volumes: expected a name that the operator does not use, got {name}"
-        if name in _YIELDING and mounted.get(_YIELDING[name]) != name:
+        if name not in (_YIELDING if mode.has_workers else (names.VOLUME_SHM,)):
+            continue
+        if mounted.get(_YIELDING[name]) != name:
             place = _YIELDING[name]
             yield f".volumes: expected {name} mounted at {place} or another name, got it elsewhere"
 
@@ -194,12 +220,13 @@ def _pod(spec: ReplicaSpec) -> Mapping[str, Any]:
 
 
 def _quantities(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
-    for key, resources in spec.main.get("resources", {}).items():
-        for name, amount in resources.items() if isinstance(resources, Mapping) else ():
-            try:
-                quantity.parse(amount)
-            except quantity.QuantityError as error:
-                yield f".containers[0].resources.{key}[{name}]: {error}"
+    for where, holder in ((".containers[0]", spec.main), ("", _pod(spec))):
+        for key, resources in (holder.get("resources") or {}).items():
+            for name, amount in resources.items() if isinstance(resources, Mapping) else ():
+                try:
+                    quantity.parse(amount)
+                except quantity.QuantityError as error:
+                    yield f"{where}.resources.{key}[{name}]: {error}"
 
 
 _CHECKS: Sequence[Callable[[Role, ReplicaSpec], Iterator[str]]] = (

@@ -12,8 +12,10 @@ from dgl_operator.runtime.match import is_met
 from dgl_operator.runtime.settings import POD_CREATORS
 from dgl_operator.runtime.store import Store
 
-_WRONG_FOR_EVER = (400, 422)
-"""The template cannot be read as a pod (a text where a number belongs), or is no valid one."""
+_INVALID = (400, 422)
+"""The template cannot be read as a pod (a text where a number belongs), or is no valid one; or an admission
+policy denies it, which has the same codes and another text."""
+_DENIALS = ('admission webhook "', "ValidatingAdmissionPolicy '", "does not support dry run")
 
 
 class Applier:
@@ -47,7 +49,7 @@ class Applier:
         try:
             self._cluster.create(body, rehearse=True)
         except Refused as error:
-            return _refused(body, error) if error.status in _WRONG_FOR_EVER else None
+            return _refused(body, error) if _is_wrong_for_ever(body, error) else None
         return None
 
     def _object(self, body: Json, actual: Mapping[str, Any] | None, uid: str) -> Problem | None:
@@ -69,6 +71,8 @@ class Applier:
             stored = self._cluster.create(body)
         except AlreadyExists:
             return self._present(body, uid)
+        except Conflict:
+            raise  # of a quota's counter that many write at once: the whole look is tried again
         except Refused as error:
             return _refused(body, error)
         self._store.put(Kind.of(body), stored)
@@ -84,8 +88,21 @@ class Applier:
             )
         if controller_uid(found) != uid:
             what = f"{body['kind']} {metadata['name']} exists and belongs to {_owner(found)}"
+            if "deletionTimestamp" in found["metadata"]:
+                return Problem("PredecessorLeaving", f"{what}; it is being deleted")
             return Problem("ObjectConflict", f"{what}; delete it or rename the job")
-        self._store.put(kind, found)
+        return self._taken_back(body, found)
+
+    def _taken_back(self, body: Json, found: Json) -> Problem | None:
+        """Ours, but not seen: the watch was late, or somebody took the label off by which it is watched."""
+        if body["kind"] != Kind.POD.value[0] and not is_met(body, found):
+            try:
+                found = self._cluster.apply(body, found)
+            except Conflict:
+                raise
+            except Refused as error:
+                return _refused(body, error)
+        self._store.put_alive(Kind.of(body), found)
         return None
 
 
@@ -97,8 +114,14 @@ def _owner(found: Mapping[str, Any]) -> str:
 def _refused(body: Json, error: Refused) -> Problem:
     """Anything but a wrong template may change without the job: quotas, policies, accounts."""
     what = f"{body['kind']} {body['metadata']['name']}: {error}"
-    if error.status in _WRONG_FOR_EVER:
+    if _is_wrong_for_ever(body, error):
         return Problem(INVALID_SPEC, what)
     if "exceeded quota" in str(error):
         return Problem("QuotaExceeded", what)
     return Problem(error.reason or "Refused", what)
+
+
+def _is_wrong_for_ever(body: Json, error: Refused) -> bool:
+    """Whether the pod can never be: refused for what it is, not by a policy that may change."""
+    is_denial = any(words in str(error) for words in _DENIALS)
+    return body["kind"] == Kind.POD.value[0] and error.status in _INVALID and not is_denial

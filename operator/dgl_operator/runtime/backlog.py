@@ -1,7 +1,8 @@
 """Which job is to be looked at when: a queue by key as a plain value machine, with the time given.
 
 One run per key at a time; what is added meanwhile coalesces into one more run. After a failure the key
-waits longer each time, and new events do not cut that wait short. Not thread-safe: one loop owns it.
+waits longer each time, and new events do not cut that wait short; where a run only met what prevents its
+job, they do. Not thread-safe: one loop owns it.
 """
 
 import heapq
@@ -14,6 +15,10 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_WAIT = 0.25
 LONGEST_WAIT = 60.0
 """Seconds; the wait doubles from the first to the longest."""
+
+
+def _wait(failures: int) -> float:
+    return min(FIRST_WAIT * 2.0 ** min(failures - 1, 20), LONGEST_WAIT)
 
 
 @dataclass
@@ -64,10 +69,19 @@ class Backlog(Generic[KeyT]):
         """End a run that failed; returns the seconds until the next one."""
         entry = self._entries[key]
         entry.failures += 1
-        wait = max(min(FIRST_WAIT * 2.0 ** min(entry.failures - 1, 20), LONGEST_WAIT), at_least)
+        wait = max(_wait(entry.failures), at_least)
         entry.not_before, entry.running_since = now + wait, None
         self._set_due(key, entry, entry.not_before)
         return wait
+
+    def hindered(self, key: KeyT, now: float, at_most: float | None = None) -> None:
+        """End a run whose job is prevented by something; the next: by news, or after a growing wait."""
+        entry = self._entries[key]
+        entry.failures += 1
+        wait = min(_wait(entry.failures), LONGEST_WAIT if at_most is None else at_most)
+        entry.not_before, entry.running_since = now + FIRST_WAIT, None
+        asked = now + wait if entry.due is None else max(entry.due, entry.not_before)
+        self._set_due(key, entry, min(now + wait, asked))
 
     def next_due(self) -> float | None:
         """When the next key is due, None while there is none."""

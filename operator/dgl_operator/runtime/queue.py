@@ -23,7 +23,7 @@ class Outcome:
 
     Attributes:
         recheck_after: Seconds until the next look without any event; None: none needed.
-        retry: Look again with growing waits, as after an error.
+        retry: Something prevents the job: look again with growing waits, or when there is news.
     """
 
     recheck_after: float | None = None
@@ -109,6 +109,6 @@ class Queue:
 
     def _end(self, key: Key, outcome: Outcome) -> None:
         if outcome.retry:
-            self._backlog.failed(key, time.monotonic())
+            self._backlog.hindered(key, time.monotonic(), outcome.recheck_after)
         else:
             self._backlog.done(key, time.monotonic(), outcome.recheck_after)

@@ -133,10 +133,21 @@ class Reconciler:
             job = DGLJob.parse(raw)
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
+            roles = frozenset(role for role in Role if decide.wanted(job, role))
+            desired.pods_of(job, roles, self._images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
+        except Exception as error:
+            return self._unforeseen(raw, error)
         unsupported = validate.unsupported(job, self._modes)
         return decide.reject(validate.UNSUPPORTED, [unsupported]) if unsupported else None
+
+    def _unforeseen(self, raw: Json, error: Exception) -> Decision:
+        """A template that no check foresaw: a bug of ours, loud here, and yet the job must have an end."""
+        log.exception("%s/%s: the job's templates cannot be rendered", *Key.of_job(raw))
+        self._metrics.errors.inc()
+        what = f"the templates cannot be rendered: {type(error).__name__}: {error}"
+        return decide.reject(validate.INVALID_SPEC, [what])
 
     def _fresh(self, key: Key) -> tuple[Json, View] | None:
         """Read past the watches before something ends or is deleted; None when the job is gone."""
@@ -153,13 +164,13 @@ class Reconciler:
         problem, recheck, seen = None, None, view.seen
         if not decision.phase.is_final:
             problem, recheck = self._provide(view, decision)
-            decision = _with_problem(decision, problem)
+            decision = _with_problem(decision, problem, view.job.status)
             seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
         outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
         for pod in decision.drop:
             self._cluster.delete(Kind.POD, Place(raw["metadata"]["namespace"], pod.name, pod.uid))
         if problem and not decision.phase.is_final:
-            return Outcome(retry=True)
+            return Outcome(recheck, retry=True)
         return outcome.or_sooner(recheck)
 
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
@@ -175,7 +186,10 @@ class Reconciler:
             return problem, None
         problem = self._applier.pods(lacking, uid) if lacking else None
         key = Key(job.metadata["namespace"], job.metadata["name"])
-        return problem, self._nudger.nudge(key, view.seen.one(Role.LAUNCHER), digest)
+        try:
+            return problem, self._nudger.nudge(key, view.seen.one(Role.LAUNCHER), digest)
+        except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
+            return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
@@ -196,14 +210,24 @@ class Reconciler:
             return Outcome()
         if wait := self._too_early(key, old, new):
             return Outcome(recheck_after=wait)
-        stored = self._cluster.write_status(raw, new.wire())
-        self._store.put(Kind.JOB, stored)
+        self._store.put(Kind.JOB, self._write(raw, new))
         self._tell(raw, old, new)
         return Outcome(recheck_after=0.0) if new.phase is not old.phase else Outcome()
 
+    def _write(self, raw: Json, new: JobStatus) -> Json:
+        """Write the status; what the job reported must never keep its end from being written."""
+        try:
+            return self._cluster.write_status(raw, new.wire())
+        except Refused as error:
+            if error.status not in (400, 422):
+                raise
+            log.exception("%s/%s: status refused, written without the job's report", *Key.of_job(raw))
+            bare = new.model_copy(update={"progress": None, "partition": None})
+            return self._cluster.write_status(raw, bare.wire())
+
     def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
         """Seconds until a change of the progress alone may be written."""
-        bare = {"progress": None, "partition": None}
+        bare = {"progress": None, "partition": None, "last_reconcile_time": None}
         if old.model_copy(update=bare) != new.model_copy(update=bare):
             return 0.0
         now = time.monotonic()
@@ -237,12 +261,12 @@ def _is_leaving(raw: Json) -> bool:
     return "deletionTimestamp" in raw["metadata"]
 
 
-def _with_problem(decision: Decision, problem: Problem | None) -> Decision:
+def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) -> Decision:
     """Turn what prevents the job into its status; a template that is no pod ends it."""
     if problem is None:
         return decision
     if problem.reason == validate.INVALID_SPEC:
-        return decide.reject(problem.reason, [problem.message])
+        return decide.unblocked(decide.reject(problem.reason, [problem.message]), last)
     return decide.blocked(decision, problem)
 
 

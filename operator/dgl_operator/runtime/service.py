@@ -17,6 +17,8 @@ from dgl_operator.runtime.store import Store
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 30.0
+SETTLED_SECONDS = 10.0
+"""After this time the watches stand; what vanished between the first list and theirs is found by one more."""
 STUCK_SECONDS = 600.0
 """A loop or a reconcile that is silent for longer makes the kubelet restart the operator."""
 
@@ -67,12 +69,16 @@ class Service:
             self._queue.add(key)
 
     async def _resync_forever(self) -> None:
+        wait = min(SETTLED_SECONDS, self._settings.resync_seconds)
         while True:
-            await asyncio.sleep(self._settings.resync_seconds)
+            await asyncio.sleep(wait)
+            wait = self._settings.resync_seconds
             try:
                 await self._resync()
             except (ClusterBusy, Refused) as error:
-                log.warning("resync: %s; again in %.0f s", error, self._settings.resync_seconds)
+                log.warning("resync: %s; again in %.0f s", error, wait)
+            except Exception:  # whatever it is, the next one may go well
+                log.exception("resync failed; again in %.0f s", wait)
 
     async def _resync(self) -> None:
         """List all; look at every job and at every owner of something that vanished unseen."""

@@ -44,6 +44,15 @@ class Store:
         with self._lock:
             return self._put(kind, item)
 
+    def put_alive(self, kind: Kind, item: Json) -> Key | None:
+        """Take an object that was just read or written, even if a watch has reported it gone.
+
+        A watch by label reports an object as deleted when the label is taken off.
+        """
+        with self._lock:
+            self._dead.pop(item["metadata"]["uid"], None)
+            return self._put(kind, item)
+
     def drop(self, kind: Kind, item: Json) -> Key | None:
         """Forget a deleted object; returns the job concerned."""
         with self._lock:

@@ -36,6 +36,56 @@ def test_an_event_does_not_cut_the_wait_after_a_failure_short() -> None:
     assert backlog.pop(1.0 + wait) == "a"
 
 
+def test_news_cut_the_wait_of_a_hindered_job_short() -> None:
+    """A quota was raised, a predecessor's pod is gone: nobody waits a minute for that."""
+    backlog: Backlog[str] = Backlog()
+    for now in range(0, 1000, 100):
+        backlog.add("a", float(now))
+        backlog.pop(float(now))
+        backlog.hindered("a", float(now))
+
+    without_news = backlog.next_due()
+    backlog.add("a", 901.0)
+
+    assert without_news == 900.0 + LONGEST_WAIT
+    assert backlog.pop(901.0) == "a"
+
+
+def test_a_hindered_job_does_not_run_for_every_event_of_a_moment() -> None:
+    """Nor does it wait longer than it asked for."""
+    backlog: Backlog[str] = Backlog()
+    backlog.add("a", 0.0)
+    backlog.pop(0.0)
+    backlog.add("a", 0.0)
+    backlog.hindered("a", 0.0)
+
+    assert backlog.pop(FIRST_WAIT - 0.01) is None
+    assert backlog.pop(FIRST_WAIT) == "a"
+    for _ in range(9):
+        backlog.hindered("a", 1.0, at_most=1.0)
+        assert backlog.next_due() is not None
+        assert backlog.pop(2.0) == "a"
+
+
+def test_a_job_that_is_gone_leaves_its_successor_no_wait() -> None:
+    """Deleted while hindered, created anew at once."""
+    backlog: Backlog[str] = Backlog()
+    backlog.add("a", 0.0)
+    for _ in range(9):
+        backlog.pop(100.0)
+        backlog.hindered("a", 100.0)
+        backlog.add("a", 100.0)
+        backlog.pop(101.0)
+        backlog.hindered("a", 101.0)
+    backlog.add("a", 102.0)
+    backlog.pop(102.0)
+    backlog.done("a", 102.0)
+
+    backlog.add("a", 102.1)
+
+    assert backlog.pop(102.1) == "a"
+
+
 def test_waits_double_up_to_the_longest_and_begin_anew_after_a_good_run() -> None:
     """And last at least as long as the server asked."""
     backlog: Backlog[str] = Backlog()

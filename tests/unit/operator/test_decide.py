@@ -382,12 +382,68 @@ def test_a_launcher_with_a_sidecar_counts_as_running_for_the_clean_up() -> None:
     assert [pod.name for pod in decided(job, launcher).drop] == ["sage-launcher"]
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_pod_whose_containers_have_all_ended_is_not_deleted_before_its_phase_follows(code: int) -> None:
+    """The kubelet tells of the containers first and of the pod's phase a second or two later."""
+    job = a_job(status=a_status("Failed" if code else "Completed"))
+    launcher = a_pod(
+        job, LAUNCHER, "Running", containers=[ended(code=code)], init=[ended("kubectl-download")]
+    )
+
+    assert decided(job, launcher).drop == ()
+
+
+def test_a_launcher_with_a_native_sidecar_that_runs_is_deleted() -> None:
+    """An init container with restartPolicy Always ends with the pod only (KEP-753)."""
+    job = a_job(status=a_status("Completed"))
+    launcher = a_pod(job, LAUNCHER, "Running", containers=[ended()], init=[running("proxy")])
+
+    assert [pod.name for pod in decided(job, launcher).drop] == ["sage-launcher"]
+
+
+def test_a_worker_lost_while_the_operator_was_away_is_not_made_anew() -> None:
+    """The status is older than the start of the launcher, which this look shows."""
+    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    launcher = a_pod(job, LAUNCHER, "Running", ip="10.0.0.1")
+
+    decision = decided(job, launcher, a_pod(job, PARTITIONER, "Succeeded"), workers_of(job, ready=True)[0])
+
+    assert decision.phase is Phase.FAILED
+    assert "sage-worker-1" in decision.message
+
+
+def test_a_launcher_lost_after_the_delivery_is_not_made_anew_with_an_empty_disk() -> None:
+    """Even when the operator hears of both at once."""
+    job = a_job(status=a_status("Pending"))
+
+    decision = decided(job, a_pod(job, PARTITIONER, "Succeeded"))
+
+    assert decision.phase is Phase.FAILED
+    assert "sage-launcher" in decision.message
+
+
 def test_a_rejected_job_says_every_problem_at_once() -> None:
     """The user mends all of them before the next try."""
     decision = decide.reject("InvalidSpec", ["first", "second"])
 
     assert (decision.phase, decision.message) == (Phase.FAILED, "InvalidSpec: first; second")
     assert decision.roles == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("progress.json", '{"stage": "Training", "time": "2026-01-01T00:00:00"}'),
+        ("progress.json", '{"stage": "Training", "time": "2026-01-01"}'),
+        ("partition.json", '{"numParts": 3000000000}'),
+        ("partition.json", '{"numNodes": 99999999999999999999999}'),
+    ],
+)
+def test_a_report_that_the_api_server_would_refuse_is_malformed(key: str, text: str) -> None:
+    """Its schema is stricter than JSON: a zone for each time, 32 and 64 bits for numbers."""
+    said = report.read({key: text})
+
+    assert (said.progress, said.partition, len(said.problems)) == (None, None, 1)
 
 
 def test_a_malformed_report_changes_no_phase() -> None:

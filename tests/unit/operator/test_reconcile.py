@@ -1,5 +1,6 @@
 """One look at a job against an API server in memory: what is created, written once, and left alone."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -459,6 +460,103 @@ def test_a_spent_quota_shows_in_the_condition_with_the_servers_words() -> None:
         'QuotaExceeded: Pod sage-launcher: pods "sage-launcher" is forbidden: exceeded quota: small'
     )
     assert "QuotaExceeded" in operator.reasons()
+
+
+DENIALS = [
+    Refused(400, "", 'admission webhook "team.example" denied the request: label team is missing'),
+    Refused(
+        422,
+        "Invalid",
+        "pods \"sage-launcher\" is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied "
+        "request: label team is missing",
+    ),
+    Refused(403, "Forbidden", 'violates PodSecurity "restricted:latest"'),
+]
+
+
+@pytest.mark.parametrize("denial", DENIALS, ids=["webhook", "policy", "pod security"])
+def test_a_policy_that_denies_blocks_the_job_and_does_not_end_it(denial: Refused) -> None:
+    """An administrator may change it; that is not the template's fault."""
+    operator = Operator()
+
+    def admit(body: Json) -> None:
+        if body["kind"] == "Pod":
+            raise denial
+
+    operator.cluster.admit = admit
+    outcome = operator.look()
+    blocked = next(each for each in operator.status["conditions"] if each["type"] == "Blocked")
+    operator.cluster.admit = lambda _body: None
+    operator.settle()
+
+    assert outcome.retry
+    assert blocked["status"] == "True"
+    assert operator.status["phase"] == "Pending"
+    assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
+
+
+def test_what_a_job_reports_never_keeps_its_end_from_being_written() -> None:
+    """A server that refuses the report's values still takes the phase."""
+    operator = Operator()
+    training(operator)
+    take = operator.cluster.write_status
+
+    def strict(job: Json, status: Json) -> Json:
+        if "progress" in status:
+            raise Refused(422, "Invalid", "status.progress.time: Invalid value")
+        return take(job, status)
+
+    operator.cluster.write_status = strict  # type: ignore[assignment,method-assign]
+    report = operator.cluster.objects[Kind.CONFIG_MAP, "default", "sage-report"]
+    operator.cluster.add({**report, "data": {"progress.json": '{"stage": "Training"}'}})
+    operator.pod("sage-launcher", a_pod_status("Succeeded", ip="10.0.0.1"))
+    operator.look()
+
+    assert operator.status["phase"] == "Completed"
+
+
+def test_a_label_taken_off_our_config_map_is_put_back() -> None:
+    """A watch by label reports it as deleted; its changes must not be lost from then on."""
+    operator = Operator()
+    operator.settle()
+    place = (Kind.CONFIG_MAP, "default", "sage-config")
+    bare = copy.deepcopy(operator.cluster.objects[place])
+    operator.store.drop(Kind.CONFIG_MAP, bare)
+    del bare["metadata"]["labels"][names.LABEL_JOB]
+    operator.cluster.objects[place] = bare
+
+    operator.reconcile(KEY)
+    operator.settle()
+
+    assert operator.cluster.objects[place]["metadata"]["labels"][names.LABEL_JOB] == "sage"
+    assert any(each["metadata"]["name"] == "sage-config" for each in operator.store.children(KEY))
+
+
+def test_a_refused_annotation_does_not_stop_the_job() -> None:
+    """The kubelet refreshes the ConfigMap by itself, later."""
+    operator = Operator()
+    partitioned(operator)
+
+    def refuse(*_given: object) -> None:
+        raise Refused(403, "Forbidden", "pods is forbidden")
+
+    operator.cluster.annotate = refuse  # type: ignore[assignment,method-assign]
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", worker_status(index))
+    operator.look()
+
+    assert next(e for e in operator.status["conditions"] if e["type"] == "WorkersReady")["status"] == "True"
+    operator.pod("sage-launcher", a_pod_status("Running", ip="10.0.0.1"))
+    operator.look()
+    assert operator.status["phase"] == "Training"
+
+
+def test_the_time_of_the_last_change_is_told() -> None:
+    """And a look without a change does not count."""
+    operator = Operator()
+    operator.settle()
+
+    assert operator.status["lastReconcileTime"] == "2026-11-21T12:00:00Z"
 
 
 def test_a_worker_that_is_no_pod_fails_the_job_before_the_partitioning() -> None:

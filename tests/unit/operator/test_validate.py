@@ -76,7 +76,13 @@ def with_pod(**spec: Any) -> Json:
         (a_template(ports=[{"name": "dglserver", "containerPort": 8080}]), "expected 30050 (dglserver) free"),
         (a_template(resources={"limits": {"memory": "lots"}}), "expected a quantity such as 20Gi"),
         (a_template(env="PATH=/bin"), "env: expected a list of objects, got 'PATH=/bin'"),
-        (a_template(resources=["10Gi"]), "resources: expected limits and requests"),
+        (a_template(resources=["10Gi"]), "resources: expected an object"),
+        (a_template(resources={"limits": ["10Gi"]}), "resources.limits: expected amounts by name"),
+        (
+            a_template(resources={"limits": {"memory": "1e9999999"}}),
+            "expected a quantity of at most 40 digits",
+        ),
+        (a_template(securityContext="root"), "securityContext: expected an object, got 'root'"),
         ({"metadata": "x", **a_template()}, "metadata: expected an object, got 'x'"),
     ],
 )
