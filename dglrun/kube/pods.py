@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dglrun.contract import names
+from dglrun.contract import address, names
 
 Pod = dict[str, Any]
 
@@ -36,8 +36,8 @@ def _main_exit_code(pod: Pod) -> int | None:
 
 
 def ip(pod: Pod) -> str | None:
-    """The primary pod IP, None while it has none."""
-    return _status(pod).get("podIP") or None
+    """The pod's IPv4 address, the one that the operator publishes; None while it has none."""
+    return address.ipv4(_status(pod))
 
 
 def is_ready(pod: Pod) -> bool:

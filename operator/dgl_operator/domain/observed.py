@@ -4,13 +4,13 @@ Containers are judged one by one: a pod with sidecars stays Running after its ma
 and ends Failed when a sidecar does (pod phase, KEP-753).
 """
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dglrun.contract import names
+from dglrun.contract.address import ipv4
 from dglrun.contract.names import Role
 
 _BLOCKING = {
@@ -150,7 +150,7 @@ def _pod(raw: Mapping[str, Any]) -> Pod:
         role=Role(labels[names.LABEL_REPLICA_TYPE]),
         index=_index(labels.get(names.LABEL_INDEX, "0")),
         phase=status.get("phase") or "Pending",
-        ip=_ipv4(status),
+        ip=ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         begun=any(_has_run(container) for container in everyone),
@@ -173,11 +173,6 @@ def _main_container(raw: Mapping[str, Any]) -> str:
 
 def _by_name(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
     return {status["name"]: status for status in statuses or ()}
-
-
-def _ipv4(status: Mapping[str, Any]) -> str | None:
-    found = [entry.get("ip") for entry in status.get("podIPs") or ()] or [status.get("podIP")]
-    return next((ip for ip in found if ip and ipaddress.ip_address(ip).version == 4), None)
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -255,6 +250,6 @@ def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[
             return Problem(
                 reason, f"pod {name}, container {container['name']}: {waiting.get('message') or reason}"
             )
-    if status.get("podIP") and _ipv4(status) is None:
+    if status.get("podIP") and ipv4(status) is None:
         return Problem("NoIPv4Address", f"pod {name} has the address {status['podIP']}; DGL speaks IPv4 only")
     return None

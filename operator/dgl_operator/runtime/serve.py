@@ -1,5 +1,7 @@
 """A tiny HTTP server for probes and metrics, in its own thread so that it tells a stuck event loop."""
 
+import errno
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,18 +21,47 @@ class Answer:
 
 Routes = Mapping[str, Callable[[], Answer]]
 
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
+"""What a kernel without IPv6 says to its socket or to its address."""
+
 
 def start(address: Address, routes: Routes) -> ThreadingHTTPServer | None:
     """Serve GET on the routes; None when the address switches it off.
+
+    Without a host it listens on every address of both families: the kubelet probes the pod's primary
+    address, which is an IPv6 one on clusters that put IPv6 first.
 
     Raises:
         OSError: the address is not free.
     """
     if address.port == 0:
         return None
-    server = ThreadingHTTPServer((address.host, address.port), _handler(routes))
+    server = _listen(address, _handler(routes))
     threading.Thread(target=server.serve_forever, name=f"http :{address.port}", daemon=True).start()
     return server
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Take IPv4 clients on an IPv6 socket, too, whatever the node's default is."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
+def _listen(address: Address, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    if address.host:
+        return _Server(address.host, address.port, handler)
+    try:
+        return _Server("::", address.port, handler)
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+    return _Server("0.0.0.0", address.port, handler)  # noqa: S104 - the kubelet asks from outside
 
 
 def _handler(routes: Routes) -> type[BaseHTTPRequestHandler]:

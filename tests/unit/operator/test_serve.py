@@ -1,9 +1,15 @@
 """Probes and metrics over HTTP, and the liveness verdict."""
 
+import errno
+import socket
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+
+import pytest
 
 from dgl_operator.runtime import serve
 from dgl_operator.runtime.serve import Answer
@@ -32,6 +38,60 @@ def test_routes_answer_and_others_do_not() -> None:
 def test_port_zero_switches_a_server_off() -> None:
     """As the 2021 flag did."""
     assert serve.start(Address("", 0), {}) is None
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this kernel has no IPv6")
+def test_without_a_host_both_families_are_served() -> None:
+    """The kubelet probes the primary pod IP, which is an IPv6 address where IPv6 comes first."""
+    with _listening("") as port:
+        found = [_get(f"http://{host}:{port}/healthz") for host in ("127.0.0.1", "[::1]")]
+
+    assert found == [(200, b"ok\n")] * 2
+
+
+@pytest.mark.parametrize("missing", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_where_ipv6_is_absent_ipv4_is_served(monkeypatch: pytest.MonkeyPatch, missing: int) -> None:
+    """Such a kernel refuses the socket or the address."""
+    real = socket.socket.bind
+
+    def bind(self: socket.socket, to: tuple[str, int]) -> None:
+        if self.family == socket.AF_INET6:
+            raise OSError(missing, "no IPv6")
+        real(self, to)
+
+    monkeypatch.setattr("socket.socket.bind", bind)
+
+    with _listening("") as port:
+        found = _get(f"http://127.0.0.1:{port}/healthz")
+
+    assert found == (200, b"ok\n")
+
+
+def test_a_host_that_was_named_is_the_only_one() -> None:
+    """An administrator may keep the metrics on the loopback."""
+    with _listening("127.0.0.1") as port, pytest.raises(OSError, match=r"refused|unreachable"):
+        socket.create_connection(("127.0.0.2", port), timeout=5)
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    """It is not mistaken for a missing family: the operator would serve beside a stranger."""
+    with socket.create_server(("0.0.0.0", 0)) as other, pytest.raises(OSError, match="in use") as caught:  # noqa: S104
+        serve.start(Address("", other.getsockname()[1]), {})
+
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+@contextmanager
+def _listening(host: str) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    server = serve.start(Address(host, port), {"/healthz": lambda: Answer(200, b"ok\n")})
+    assert server is not None
+    try:
+        yield port
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _get(url: str) -> tuple[int, bytes]:
