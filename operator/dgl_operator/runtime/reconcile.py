@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, ReplicaStatus
+from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase, ReplicaStatus
 from dgl_operator.domain import decide, events, report, status, validate
 from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed, Problem
@@ -101,6 +101,11 @@ class Reconciler:
             except (NotFound, Conflict) as error:  # deleted or replaced while we looked
                 log.info("%s/%s: %s", *key, error)
                 return Outcome(retry=True)
+            except Refused as error:
+                log.exception("%s/%s: refused", *key)
+                self._metrics.errors.inc()
+                self._show_refusal(key, error)
+                return Outcome(retry=True)
             except ClusterBusy:
                 self._metrics.errors.inc()
                 raise
@@ -126,6 +131,19 @@ class Reconciler:
             raw, view = fresh
             decision = view.decide()
         return self._act(raw, view, decision)
+
+    def _show_refusal(self, key: Key, error: Refused) -> None:
+        """Say on the job that the operator may not do what it needs, if that at least is allowed."""
+        raw = self._store.job(key)
+        if raw is None or _has_ended(raw):
+            return
+        last = _status(raw)
+        bare = Decision(last.phase or Phase.PENDING, "")
+        hindered = decide.blocked(bare, Problem(error.reason or "Refused", str(error)))
+        try:
+            self._report(raw, hindered, last.replica_statuses, status.NO_REPORT)
+        except (ClusterBusy, Refused) as again:
+            log.warning("%s/%s: refusal not shown: %s", *key, again)
 
     def _objection(self, raw: Json) -> Decision | None:
         """Say why a new job cannot run at all."""

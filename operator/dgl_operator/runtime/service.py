@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 30.0
 SETTLED_SECONDS = 10.0
 """After this time the watches stand; what vanished between the first list and theirs is found by one more."""
+MISSED_RESYNCS = 3
+"""So many periods without a full list, and the operator may be blind: the kubelet restarts it."""
 STUCK_SECONDS = 600.0
 """A loop or a reconcile that is silent for longer makes the kubelet restart the operator."""
 
@@ -36,6 +38,7 @@ class Service:
         )
         self._metrics.watch_depth(lambda: self._queue.depth)
         self._is_ready = False
+        self._listed = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._servers: list[ThreadingHTTPServer] = []
 
@@ -88,6 +91,7 @@ class Service:
                 concerned |= await asyncio.to_thread(self._list, kind, namespace)
         for key in concerned | self._store.keys():
             self._queue.add(key)
+        self._listed = time.monotonic()
 
     def _list(self, kind: Kind, namespace: str | None) -> frozenset[Key]:
         listing = self._cluster.list(kind, namespace)
@@ -106,6 +110,9 @@ class Service:
             return Answer(500, f"event loop silent for {silent:.0f} s\n".encode())
         if self._queue.oldest_run > STUCK_SECONDS:
             return Answer(500, f"a reconcile runs for {self._queue.oldest_run:.0f} s\n".encode())
+        unlisted = time.monotonic() - self._listed
+        if self._is_ready and unlisted > MISSED_RESYNCS * self._settings.resync_seconds:
+            return Answer(500, f"no full list for {unlisted:.0f} s\n".encode())
         return Answer(200, b"ok\n")
 
     def _readiness(self) -> Answer:

@@ -551,6 +551,41 @@ def test_a_refused_annotation_does_not_stop_the_job() -> None:
     assert operator.status["phase"] == "Training"
 
 
+def test_a_refused_read_is_shown_as_a_hindrance_until_it_is_granted() -> None:
+    """A right that was taken away stops the job visibly and for as long as it lasts."""
+    operator = Operator()
+    partitioned(operator)
+    allowed = operator.cluster.get
+
+    def refuse(*_given: object) -> None:
+        raise Refused(403, "Forbidden", "dgljobs is forbidden")
+
+    operator.pod("sage-launcher", a_pod_status("Succeeded", ip="10.0.0.1"))
+    operator.cluster.get = refuse  # type: ignore[assignment,method-assign]
+    outcome = operator.look()
+    blocked = next(each for each in operator.status["conditions"] if each["type"] == "Blocked")
+
+    assert outcome.retry
+    assert (blocked["status"], blocked["reason"]) == ("True", "Forbidden")
+    operator.cluster.get = allowed  # type: ignore[method-assign]
+    operator.look()
+    blocked = next(each for each in operator.status["conditions"] if each["type"] == "Blocked")
+    assert (operator.status["phase"], blocked["status"]) == ("Completed", "False")
+
+
+def test_a_refused_status_is_tried_again_and_counted() -> None:
+    """Where nothing can be told, the look ends all the same and the next one comes."""
+    operator = Operator()
+
+    def refuse(*_given: object) -> None:
+        raise Refused(403, "Forbidden", "dgljobs/status is forbidden")
+
+    operator.cluster.write_status = refuse  # type: ignore[assignment,method-assign]
+
+    assert operator.look().retry
+    assert b"dgl_operator_reconcile_errors_total 1.0" in operator.metrics.text()
+
+
 def test_the_time_of_the_last_change_is_told() -> None:
     """And a look without a change does not count."""
     operator = Operator()
