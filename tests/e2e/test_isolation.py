@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,49 @@ def test_the_operator_never_used_exec(operator: Kubectl) -> None:
     assert account in users
     assert execs, "the audit log records no exec at all: it cannot prove anything"
     assert [record for record in execs if record["user"]["username"] == account] == []
+
+
+def test_the_operator_deletes_the_workers_of_a_completed_job_but_not_its_launcher(
+    operator: Kubectl, submit: Submit
+) -> None:
+    """The kubelet tells the launcher's end twice, containers first; the operator may act on neither."""
+    path = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
+    if not path:
+        pytest.skip("this cluster gives no audit log (DGL_OPERATOR_AUDIT_LOG)")
+    job = submit(tiny("kept"))
+    job.wait_phase("Training", "Completed")
+    before = job.kubectl.get("pod", job.launcher)
+    assert before is not None
+    job.wait_phase("Completed")
+
+    after = wait_for("the launcher's final phase", lambda: _ended(job), 30)
+    wait_for("the workers gone", lambda: None if job.kubectl.get("pod", job.worker(0)) else True, 60)
+    deleted = _deleted_by_the_operator(Path(path), before["metadata"]["namespace"])
+
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert job.worker(0) in deleted, "the audit log records no clean-up: it cannot prove anything"
+    assert job.launcher not in deleted
+
+
+def _ended(job: Job) -> dict[str, Any] | None:
+    """The launcher in its final phase."""
+    pod = job.kubectl.get("pod", job.launcher)
+    assert pod is not None, "the launcher was deleted with its log"
+    assert "deletionTimestamp" not in pod["metadata"]
+    return pod if pod["status"]["phase"] == "Succeeded" else None
+
+
+def _deleted_by_the_operator(log: Path, namespace: str) -> set[str]:
+    """Names of the pods in a namespace that the operator asked the API server to delete."""
+    account = "system:serviceaccount:dgl-operator:dgl-operator"
+    records = [json.loads(line) for line in log.read_text().splitlines() if f'"{namespace}"' in line]
+    return {
+        record["objectRef"]["name"]
+        for record in records
+        if record["verb"] == "delete"
+        and record["objectRef"]["resource"] == "pods"
+        and record["user"]["username"] == account
+    }
 
 
 def test_process_lookup_finds_trainers(submit: Submit) -> None:
