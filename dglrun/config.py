@@ -258,6 +258,11 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         yield f"--balance-train: mode {mode.value} cannot; it has --partition-balance nodes,types,edges"
     if config.partition_ranks and mode is Mode.DGL_API:
         yield "--partition-ranks: mode DGL-API partitions in one process"
+    if config.partitions_on_workers and config.partition_ranks and config.partition_ranks < config.workers:
+        yield (
+            f"--partition-ranks is {config.partition_ranks}, but there are {config.workers} workers: "
+            "expected one for each at least, as each keeps the assignment on its own disk"
+        )
 
 
 def _told(error: ValidationError, name: Callable[[str], str]) -> str:

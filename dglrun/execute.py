@@ -140,17 +140,16 @@ class Executor:
     def _assess(self, step: Assess) -> None:
         """Verify and measure the partition, and put its quality into the job's report."""
         size, is_known = self._checked_partition.size_and_form()
-        if not is_known or (step.limit is not None and size > step.limit):
-            if is_known and step.verify:
-                local.run(step.serving, _ignore)
+        verify = step.verify if is_known and (step.limit is None or size <= step.limit) else None
+        if verify is None:
             print(f"the partition ({size / 1e6:.0f} MB) is not verified (--verify always would)", flush=True)
+        if not is_known:
             return
-        if step.verify:
-            local.run(step.verify, _ignore)
+        local.run(verify or step.serving, _ignore)
         try:
             local.run(step.report, _ignore)
             quality = json.loads(Path(step.json).read_text())
-            self._reporter.partition({**quality, "verified": step.verify is not None})
+            self._reporter.partition({**quality, "verified": verify is not None})
         except (RunError, OSError, ValueError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 

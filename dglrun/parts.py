@@ -226,6 +226,7 @@ def _check_rank(config: RunConfig, numbers: str) -> Argv:
         f"{config.workload}/{config.graph_name}.json",
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config)),
         *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES)),
+        *("--timeout", str(config.partition_timeout)),
     )
 
 
@@ -237,6 +238,7 @@ def _dispatch_flags(config: RunConfig, out: str) -> Argv:
     return (
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config), "--out-dir", out),
         *("--save-orig-nids", "--save-orig-eids"),
+        *("--process-group-timeout", str(config.partition_timeout)),
     )
 
 

@@ -52,7 +52,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--mode",
         choices=[mode.value for mode in DEFAULTS],
-        default=os.environ.get(env.PARTITION_MODE) or Mode.DGL_API.value,
+        default=_mode_of_job(),
         help="partition mode of the job (its own, else DGL-API)",
     )
     defaults = ", ".join(f"{mode.value}: {name}" for mode, name in DEFAULTS.items())
@@ -64,6 +64,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--imbalance", type=float, default=1.05, help="largest part over the mean (1.05)")
     parser.add_argument("--assignment", type=Path, help="back end user: folder of your <ntype>.txt files")
     _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
+
+
+def _mode_of_job() -> str:
+    """The job's mode if it is one that partitions."""
+    found = os.environ.get(env.PARTITION_MODE)
+    return found if found in [mode.value for mode in DEFAULTS] else Mode.DGL_API.value
 
 
 def _add_ranks(group: argparse._ArgumentGroup) -> None:
@@ -91,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
         return _complain(error, exitcodes.USAGE)
     except (DataError, BackendMissingError, BackendFailedError) as error:
         return _complain(error, error.exit_code)
+    except OSError as error:
+        return _complain(error, exitcodes.IO)
 
 
 def _complain(error: Exception, code: int) -> int:
@@ -226,7 +234,7 @@ def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
 def _by_pm_dglpart(args: argparse.Namespace) -> int:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     check.check_counts(graph)
-    work = args.work_dir or args.out_dir / "pm_dglpart"
+    work = args.work_dir or args.out_dir
     ranks = args.ranks or max(1, int(facts.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dglrun.chunked import check, names, read, write
 from dglrun.chunked.errors import DataError
-from dglrun.chunked.metadata import CSV, FORMATS, NUMPY, PARQUET, Dialect, FileSpec
+from dglrun.chunked.metadata import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, Dialect, FileSpec
 from dglrun.contract import exitcodes
 
 Array = npt.NDArray[Any]
@@ -33,12 +33,18 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         parser.add_argument(f"--{flag}", action="append", default=[], metavar=what, help="may be repeated")
     for flag in ("node-data", "edge-data"):
         parser.add_argument(f"--{flag}", action="append", default=[], metavar="TYPE/NAME=FILE")
-    parser.add_argument("--files", type=int, default=1, help="files for each table (1)")
+    parser.add_argument("--files", type=_at_least_one, default=1, help="files for each table (1)")
     parser.add_argument("--edge-format", choices=FORMATS, default=CSV, help="of the edge files (csv)")
     parser.add_argument("--feature-format", choices=(NUMPY, PARQUET), default=NUMPY, help="(numpy)")
     parser.add_argument(
         "--dialect", choices=[each.value for each in Dialect], default=Dialect.BOTH.value, help="(both)"
     )
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -168,10 +174,12 @@ def _refuse(
         _refuse_edges(etype, rows, nodes)
     sizes = {**nodes, **{etype: len(rows) for etype, rows in edges.items()}}
     for kind, features in (*node_data.items(), *edge_data.items()):
+        if kind not in sizes:
+            raise DataError(f"{kind}: has data, but is none of the types {', '.join(sizes)}")
         for feature, values in features.items():
             if len(values) != sizes[kind]:
                 raise DataError(f"{kind}/{feature}: expected {sizes[kind]} rows, got {len(values)}")
-            if values.dtype.name not in read.FEATURE_DTYPES:
+            if values.dtype.name not in FEATURE_DTYPES:
                 raise DataError(f"{kind}/{feature}: DGL cannot hold {values.dtype}")
 
 

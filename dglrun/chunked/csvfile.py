@@ -132,7 +132,7 @@ def _bad_line(text: bytes, path: Path, row: int, delimiter: str, types: tuple[st
     if len(types) > 1:
         wanted += f" with {delimiter!r} between them"
     for at, line in enumerate(text.splitlines()):
-        if not _fits(line, delimiter.encode(), types):
+        if not _fits(line, delimiter.encode(), types) or b"+" in line or b"_" in line:
             shown = line[:80].decode(errors="replace")
             return DataError(f"{path}: line {row + at + 1}: expected {wanted}, got {shown!r}")
     return DataError(f"{path}: lines from {row + 1} on: expected {wanted}")
@@ -144,6 +144,8 @@ def _fits(line: bytes, delimiter: bytes, types: tuple[str, ...]) -> bool:
 
 
 def _is_number(text: bytes, kind: str) -> bool:
+    if kind == "string":
+        return True
     try:
         if kind.startswith(("int", "uint")):
             limits = np.iinfo(kind)
@@ -152,6 +154,13 @@ def _is_number(text: bytes, kind: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def leading_integers(path: Path, columns: int, delimiter: str = " ") -> tuple[str, ...]:
+    """Types of rows that begin with integers; what follows them in the first line is left as text."""
+    with path.open("rb") as file:
+        fields = file.readline().rstrip(b"\r\n").split(delimiter.encode())
+    return ("int64",) * columns + ("string",) * (len(fields) - columns)
 
 
 def first_types(path: Path, spec: FileSpec) -> tuple[str, ...] | None:

@@ -16,6 +16,8 @@ from dglrun.chunked.errors import DataError
 
 CSV, NUMPY, PARQUET = "csv", "numpy", "parquet"
 FORMATS = (CSV, NUMPY, PARQUET)
+FEATURE_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
+"""What DGL holds as a feature."""
 FILENAME = "metadata.json"
 
 Counts = tuple[tuple[int, ...], ...]
@@ -270,7 +272,9 @@ class _Reader:
         if (name := layout.get("name")) not in FORMATS:
             raise self._error(f"{where}/format: expected name {' or '.join(FORMATS)}, got {name!r}")
         paths = tuple(self._file(entry, where) for entry in self._list(raw.get("data"), f"{where}/data"))
-        spec = FileSpec(name, paths, dtype=layout.get("dtype"))
+        if (dtype := layout.get("dtype")) not in (None, *FEATURE_DTYPES):
+            raise self._error(f"{where}/format: expected dtype {', '.join(FEATURE_DTYPES)}, got {dtype!r}")
+        spec = FileSpec(name, paths, dtype=dtype)
         return replace(spec, delimiter=self._delimiter(layout, where)) if name == CSV else spec
 
     def _delimiter(self, layout: dict[str, Any], where: str) -> str:

@@ -19,6 +19,9 @@ from dglrun.chunked.errors import DataError
 
 Array = npt.NDArray[Any]
 
+BUFFER = 1 << 20
+"""Bytes of a column chunk that are held at once; without it a whole one, whatever rows are asked for."""
+
 
 def open_file(path: Path) -> Any:
     """Open a parquet file; `Any` as pyarrow has no types.
@@ -27,7 +30,7 @@ def open_file(path: Path) -> Any:
         DataError: it is no parquet file.
     """
     try:
-        return pq.ParquetFile(path, pre_buffer=False)
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: is not a parquet file: {error}") from None
 
@@ -50,7 +53,7 @@ def columns(path: Path, start: int, stop: int, block_rows: int) -> Iterator[list
     file = open_file(path)
     groups, first = _groups(file, start, stop)
     row = first
-    for batch in file.iter_batches(block_rows, row_groups=groups, use_threads=False):
+    for batch in _batches(path, file, block_rows, groups):
         low, high = max(start - row, 0), min(stop - row, batch.num_rows)
         if low < high:
             found = batch.slice(low, high - low)
@@ -59,6 +62,13 @@ def columns(path: Path, start: int, stop: int, block_rows: int) -> Iterator[list
         row += batch.num_rows
         if row >= stop:
             return
+
+
+def _batches(path: Path, file: Any, block_rows: int, groups: list[int]) -> Iterator[Any]:
+    try:
+        yield from file.iter_batches(block_rows, row_groups=groups, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
 
 
 def _groups(file: Any, start: int, stop: int) -> tuple[list[int], int]:
@@ -89,14 +99,16 @@ def integer_columns(path: Path, wanted: int) -> None:
         raise DataError(f"{path}: expected {wanted} integer columns, got {kinds}")
 
 
-def feature_layout(path: Path) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Dtype of the values and shape of one row.
+def feature_layout(path: Path) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype of the values and shape of one row; None for lists without a row, which tell no length.
 
     Raises:
         DataError: columns that are no numbers, vectors of no fixed length, a `shape` that does not fit.
     """
     file = open_file(path)
     schema = file.schema_arrow
+    if not file.metadata.num_rows and len(schema) == 1 and _is_list(schema.types[0]):
+        return None
     width, dtype = _row(path, file, schema)
     shape = (schema.metadata or {}).get(b"shape")
     if shape is None:
@@ -126,8 +138,10 @@ def _is_list(kind: Any) -> bool:
 def _list_width(file: Any, kind: Any) -> int:
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size)
-    for batch in file.iter_batches(1, use_threads=False):
-        return len(batch.column(0)[0])
+    for at in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(at)
+        if group.num_rows:
+            return int(group.column(0).num_values) // int(group.num_rows)
     return 0
 
 

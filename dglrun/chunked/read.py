@@ -15,13 +15,12 @@ import numpy.typing as npt
 from dglrun.chunked import csvfile, npyfile, parquetfile
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.fileindex import FileIndex
-from dglrun.chunked.metadata import CSV, NUMPY, FileSpec
+from dglrun.chunked.metadata import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 BLOCK_ROWS = 1 << 20
-FEATURE_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
 """What DGL's tensors and its servers can hold."""
 
 
@@ -205,7 +204,8 @@ def _file_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
         return FeatureInfo(head.dtype.newbyteorder("="), head.shape[1:])
     if spec.format == CSV:
         return _csv_info(path, spec)
-    return FeatureInfo(*parquetfile.feature_layout(path))
+    layout = parquetfile.feature_layout(path)
+    return FeatureInfo(*layout) if layout else None
 
 
 def _csv_info(path: Path, spec: FileSpec) -> FeatureInfo | None:

@@ -40,10 +40,17 @@ def from_text(
     if removed.is_file():
         table = np.concatenate([table, _edges(removed, None)])
     ids = IdMap.of(ntypes, counts)
+    _refuse_edges(folder / f"{stem}_edges.txt", table, sum(counts), etypes)
     found = {etype: _relation(folder, stem, table, at, etype, ids) for at, etype in enumerate(etypes)}
-    if (unknown := int(table[:, 3].max(initial=-1))) >= len(etypes):
-        raise DataError(f"{folder}/{stem}_edges.txt: edge type {unknown}, but {len(etypes)} names were given")
     return write.graph(out, stem, dict(zip(ntypes, counts, strict=True)), found, files=files)
+
+
+def _refuse_edges(path: Path, table: Ints, nodes: int, etypes: Sequence[str]) -> None:
+    for column, limit, what in ((0, nodes, "a node"), (1, nodes, "a node"), (3, len(etypes), "an edge type")):
+        wrong = np.flatnonzero((table[:, column] < 0) | (table[:, column] >= limit))
+        if len(wrong):
+            got = f"got {table[wrong[0], column]}"
+            raise DataError(f"{path}: line {wrong[0] + 1}: expected {what} from 0 to {limit - 1}, {got}")
 
 
 def _stats(path: Path) -> tuple[int, int, int]:
@@ -58,8 +65,9 @@ def _table(path: Path, columns: int, rows: int | None) -> Ints:
     index = read.index_file(path, spec)
     if rows is not None and index.rows != rows:
         raise DataError(f"{path}: the stats file says {rows} lines, got {index.rows}")
-    blocks = csvfile.blocks(index, spec, ("int64",) * columns, 0, index.rows, 1 << 20)
-    pieces: list[npt.NDArray[Any]] = [np.stack(block, axis=1) for block in blocks]
+    kinds = csvfile.leading_integers(path, columns)  # attributes may follow
+    blocks = csvfile.blocks(index, spec, kinds, 0, index.rows, 1 << 20)
+    pieces: list[npt.NDArray[Any]] = [np.stack(block[:columns], axis=1) for block in blocks]
     return np.concatenate(pieces) if pieces else np.zeros((0, columns), np.int64)
 
 

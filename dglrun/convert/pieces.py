@@ -18,7 +18,8 @@ BLOCK_ROWS = 1 << 20
 def from_pieces(graph: ChunkedGraph, folder: Path, stem: str, num_parts: int) -> dict[str, Parts]:
     """Parts by node type from `p000-<stem>_nodes.txt` and its fellows.
 
-    Lines are `<new ID> <node type> <w1> ... <wT> <type-wise ID>`. A part without a file has no nodes.
+    Lines are `<new ID> <node type> <w1> ... <wT> <type-wise ID> [attributes]`. A part without a file has no
+    nodes.
 
     Raises:
         DataError: no such file, a part too many, a node missing or named twice; names file and line.
@@ -33,10 +34,10 @@ def from_pieces(graph: ChunkedGraph, folder: Path, stem: str, num_parts: int) ->
     found = _Gathered(graph)
     for part, path in files.items():
         index = read.index_file(path, FileSpec(CSV, (path,)))
-        row, kinds = 0, ("int64",) * (len(graph.ntypes) + 3)
-        for _, kind, *_, own in csvfile.blocks(
-            index, FileSpec(CSV, (path,)), kinds, 0, index.rows, BLOCK_ROWS
-        ):
+        row, columns = 0, len(graph.ntypes) + 3
+        kinds = csvfile.leading_integers(path, columns)
+        for block in csvfile.blocks(index, FileSpec(CSV, (path,)), kinds, 0, index.rows, BLOCK_ROWS):
+            _, kind, *_, own = block[:columns]
             found.add_typed(path, row, kind, own, part)
             row += len(own)
     return found.finish(str(folder))

@@ -97,3 +97,16 @@ def check_rows(
         if (got := sum(found.rows for found in index[spec])) != wanted:
             shown = ", ".join(f"{found.path} {found.rows}" for found in index[spec])
             raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
+
+
+def descriptions(folder: Path) -> list[Path]:
+    """The JSON files of a folder that describe parts; an earlier graph's would name parts of another."""
+    return [path for path in sorted(folder.glob("*.json")) if _describes_parts(path)]
+
+
+def _describes_parts(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "part-0" in found

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dglrun.assign.files import META, AssignmentMeta, load_meta
 from dglrun.chunked import read
+from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import ChunkedGraph, FileSpec
 from dglrun.dglformat.arrays import ArrayFile, ArraySpec
 from dglrun.dglformat.ranges import Ints, Ranges, share
@@ -101,6 +102,7 @@ def examine(options: Options, ranks: Ranks) -> Source:
         DataError: see `dispatch`.
     """
     graph = together(ranks, lambda: ChunkedGraph.load(options.in_dir, options.metadata_filename))
+    together(ranks, lambda: _refuse_overwriting(options, graph))
     meta = together(ranks, lambda: load_meta(options.partitions_dir))
     together(ranks, lambda: config.check_machines(options.ip_config, meta.num_parts))
     tables = graph.tables()
@@ -116,6 +118,16 @@ def examine(options: Options, ranks: Ranks) -> Source:
             index[spec].append(found)
     together(ranks, lambda: config.check_rows(tables, index))
     return Source(graph, meta, index, together(ranks, lambda: _feature_infos(graph)))
+
+
+def _refuse_overwriting(options: Options, graph: ChunkedGraph) -> None:
+    """The parts' description must not take the place of the graph's own."""
+    source = (options.in_dir / options.metadata_filename).resolve()
+    for name in config.filenames(graph.name):
+        if (options.out_dir / name).resolve() == source:
+            raise DataError(
+                f"--out-dir {options.out_dir}: {name} there is the input's metadata; name another"
+            )
 
 
 def _feature_infos(graph: ChunkedGraph) -> dict[tuple[str, str, str], read.FeatureInfo]:
@@ -302,6 +314,8 @@ class Dispatch:
         """All parts appear, then the JSON; a JSON in the folder always belongs to whole parts."""
         self.ranks.gather("all parts are whole")
         names = config.filenames(self.graph.name)
+        for path in config.descriptions(self.options.out_dir):
+            path.unlink(missing_ok=True)
         for name in names:
             (self.options.out_dir / name).unlink(missing_ok=True)
         self.ranks.gather("no JSON is left")

@@ -28,8 +28,6 @@ from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
 
 SHOWN = 5
-TIMEOUT = 3600.0
-"""Seconds that a rank waits for the slowest."""
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +37,7 @@ def main(argv: list[str]) -> int:
         0; 65 on every rank when any part does not hold, with the words of the first such rank.
     """
     args = _arguments(argv)
-    ranks = connect(TIMEOUT)
+    ranks = connect(args.timeout)
     try:
         run(args, ranks)
     except DataError as error:
@@ -61,15 +59,13 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     folder = together(ranks, lambda: load_folder(args.part_config))
     cheap = all(ranks.gather(_size(folder, ranks.rank) <= args.limit))
     wanted = args.verify == "always" or (args.verify == "auto" and cheap)
-    if args.verify != "never":
-        raise_first(ranks, _first(serving.problems_of(folder, ranks.rank)))
+    raise_first(ranks, _first(serving.problems_of(folder, ranks.rank)))
     if wanted:
         together(ranks, lambda: _verify(args, folder, ranks.rank))
-    if wanted or cheap:
-        found = _add(ranks.gather(together(ranks, lambda: _measured(folder, ranks.rank))), folder)
-        if ranks.rank == 0:
-            args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
-            print(render(found), end="")
+    found = _add(ranks.gather(together(ranks, lambda: _measured(folder, ranks.rank))), folder)
+    if ranks.rank == 0:
+        args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
+        print(render(found), end="")
     if ranks.rank == 0:
         how = "verified against the source" if wanted else "not verified (--verify always would)"
         print(f"{folder.parts} parts: {how} ({time.monotonic() - start:.1f} s)", flush=True)
@@ -130,6 +126,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)
     parser.add_argument("--limit", type=int, required=True)
+    parser.add_argument("--timeout", type=float, default=86400.0, help="seconds that a rank waits for others")
     return parser.parse_args(argv)
 
 

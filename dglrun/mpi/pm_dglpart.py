@@ -6,6 +6,7 @@ prints its usage and exits with 0. So the outcome is judged by the files, never 
 """
 
 import shutil
+import tempfile
 from pathlib import Path
 
 from dglrun.assign.errors import BackendFailedError, BackendMissingError
@@ -41,7 +42,8 @@ def partition(
 
     Args:
         graph: The graph.
-        work: Folder for the text and the program's temporary files; emptied afterwards.
+        work: Folder in which one of our own is made for the text and the program's temporary files, and
+            taken away afterwards.
         num_parts: Parts, a multiple of the ranks for the first form.
         ranks: Processes.
         by_degree: Weigh nodes by 1 + in-degree.
@@ -58,7 +60,8 @@ def partition(
     program = find()
     command.require()
     ranks = max(each for each in range(1, ranks + 1) if num_parts % each == 0)
-    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="pm_dglpart-", dir=work))
     try:
         text.to_text(graph, work, STEM, by_degree)
         code = _run((program, STEM, str(num_parts // ranks)), ranks, work, deadline)

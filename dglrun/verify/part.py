@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dglrun.chunked.errors import DataError
 from dglrun.dglformat.arrays import StoredArray
 from dglrun.dglformat.folder import PartitionFolder
 from dglrun.dglformat.graphs import StoredGraph
 from dglrun.dglformat.ranges import Ints, Ranges
+from dglrun.verify import checksum
 
 Array = NDArray[Any]
 
@@ -56,6 +58,11 @@ class PartChecks:
         self.graph = folder.graph(part)
         self.inner_nodes = int(folder.nodes.counts[part].sum())
         self.inner_edges = int(folder.edges.counts[part].sum())
+        for kind, fields in (("node", self.graph.node_fields), ("edge", self.graph.edge_fields)):
+            types = folder.ntypes if kind == "node" else folder.etypes
+            needed = ["_ID", f"inner_{kind}", *(["_TYPE"] if len(types) > 1 else [])]
+            if lacking := [name for name in needed if name not in fields]:
+                raise DataError(f"part {part}: graph.dgl has no {', '.join(lacking)} of its {kind}s")
         self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
 
     def problems(self) -> Iterator[str]:
@@ -64,7 +71,13 @@ class PartChecks:
             yield f"part {self.part}: {text}"
         if self.graph.num_nodes < self.inner_nodes:
             return
-        for text in (*self._edges(), *self._orders(), *self._features("node"), *self._features("edge")):
+        for text in (
+            *self._edges(),
+            *self._forms(),
+            *self._orders(),
+            *self._features("node"),
+            *self._features("edge"),
+        ):
             yield f"part {self.part}: {text}"
 
     def _fields(self) -> Iterator[str]:
@@ -107,6 +120,20 @@ class PartChecks:
         yield from (f"edge {edge}: {what}" for what, edge in found.items())
         if not used.all():
             yield f"halo node {int(np.flatnonzero(~used)[0])} is an end of no edge"
+
+    def _forms(self) -> Iterator[str]:
+        """All stored formats hold the same edges: DGL may sample from another than is checked here."""
+        sums = {name: self._sum(name) for name in self.graph.formats} if len(self.graph.formats) > 1 else {}
+        first = next(iter(sums), "")
+        for name, found in sums.items():
+            if found != sums[first]:
+                yield f"format {name} has other edges than format {first}"
+
+    def _sum(self, layout: str) -> int:
+        total = 0
+        for block in edge_blocks(self.graph, layout):
+            total += int(checksum.combine(block.edges, block.src, block.dst).sum(dtype=np.uint64))
+        return total % (1 << 64)
 
     def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
         inner = block.edges < self.inner_edges

@@ -10,7 +10,8 @@ from dglrun.dglformat.folder import PartitionFolder
 
 REMEDY = (
     "partition again into fewer parts, or with a method that gives every part some of each type "
-    "(dglrun partition --mode random), or leave the feature out"
+    "(dglrun partition --backend random; in a job --partition-backend random, which mode DistParMETIS "
+    "has not), or leave the feature out"
 )
 
 

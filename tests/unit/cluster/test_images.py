@@ -75,7 +75,7 @@ def test_a_missing_source_is_named(context: Path) -> None:
 def test_parents_come_first_and_variants_only_by_name() -> None:
     """An image is built after what it is built from."""
     assert [image.name for image in images.ordered(["graphsage"])] == ["job", "graphsage"]
-    assert not any(image.variant for image in images.ordered([]))
+    assert not any(image.variant for image in images.ordered(images.default({})))
     with pytest.raises(steps.StepError, match="no image is called 'nonsense'"):
         images.ordered(["nonsense"])
 

@@ -115,6 +115,7 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DistParMETIS", None, ("--chunked-graph", "c"), "--partition-entry-point: mode DistParMETIS takes"),
         ("DGL-API", "Partitioner", ("--partition-ranks", "2"), "DGL-API partitions in one process"),
         ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
+        ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
         ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
     ],
 )

@@ -322,3 +322,27 @@ def test_big_endian_and_fortran_arrays_come_back_native(tmp_path: Path) -> None:
         assert block.dtype == np.dtype("=f4")
         assert block.flags.c_contiguous
         assert (block == values).all()
+
+
+def test_an_empty_parquet_file_of_lists_says_nothing_of_their_length(tmp_path: Path) -> None:
+    """As Spark writes for a partition without rows."""
+    kind = pa.list_(pa.float32())
+    for name, rows in (("a", [[1.0, 2.0], [3.0, 4.0]]), ("b", [])):
+        pq.write_table(pa.table({"x": pa.array(rows, kind)}), tmp_path / f"{name}.parquet")
+    spec = FileSpec("parquet", (tmp_path / "b.parquet", tmp_path / "a.parquet"))
+
+    assert read.feature_info(spec).tail == (2,)
+    assert np.concatenate(list(read.feature_blocks(spec, 0, 2))).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_damaged_parquet_page_is_named_by_its_file(tmp_path: Path) -> None:
+    """The footer may be whole."""
+    path = tmp_path / "e.parquet"
+    rows = np.arange(50_000)
+    pq.write_table(pa.table({"s": rows, "d": rows[::-1]}), path, compression="snappy")
+    data = bytearray(path.read_bytes())
+    data[5000:9000] = bytes(4000)
+    path.write_bytes(data)
+
+    with pytest.raises(DataError, match=r"e\.parquet"):
+        list(read.edge_blocks(FileSpec("parquet", (path,)), 0, len(rows), limits=(50_000, 50_000)))

@@ -179,3 +179,34 @@ def test_the_command_refuses_bad_text(tmp_path: Path, capsys: pytest.CaptureFixt
     assert code == 65
     assert "g_edges.txt: the stats file says 5 lines, got 4" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
+
+
+def test_attributes_after_the_columns_are_passed_over(tmp_path: Path) -> None:
+    """The format allows them at the end of nodes and edges."""
+    graph = a_graph(tmp_path / "in")
+    text.to_text(graph, tmp_path / "txt", "g")
+    for name in ("g_nodes.txt", "g_edges.txt"):
+        path = tmp_path / "txt" / name
+        path.write_text("".join(f"{line} 0.5 x\n" for line in path.read_text().splitlines()))
+
+    back = chunks.from_text(tmp_path / "txt", "g", tmp_path / "out", graph.ntypes, graph.etypes, 1)
+
+    assert (back.num_nodes, [back.edge_count(etype) for etype in back.etypes]) == (graph.num_nodes, [4, 2])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("0 9 0 0", "line 1: expected a node from 0 to 6, got 9"),
+        ("0 3 0 -1", "an edge type from 0 to 1, got -1"),
+    ],
+)
+def test_an_edge_out_of_range_is_named_by_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    """None is left out silently."""
+    graph = a_graph(tmp_path / "in")
+    text.to_text(graph, tmp_path / "txt", "g")
+    path = tmp_path / "txt/g_edges.txt"
+    path.write_text("\n".join([line, *path.read_text().splitlines()[1:]]) + "\n")
+
+    with pytest.raises(DataError, match=expected):
+        chunks.from_text(tmp_path / "txt", "g", tmp_path / "out", graph.ntypes, graph.etypes, 1)

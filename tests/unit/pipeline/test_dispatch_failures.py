@@ -161,6 +161,30 @@ def test_work_with_a_damaged_file_is_not_taken_up(tmp_path: Path, monkeypatch: p
     assert not any("resumed" in text for text in said)
 
 
+def test_the_inputs_metadata_is_not_overwritten(tmp_path: Path) -> None:
+    """The parts' JSON has the same name beside `<graph>.json`."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    before = contents(source)
+
+    with pytest.raises(DataError, match="is the input's metadata; name another"):
+        silently(Options(source, source / "parts", source))
+
+    assert contents(source) == before
+
+
+def test_another_graphs_json_does_not_stay_beside_new_parts(tmp_path: Path) -> None:
+    """It would name files that are no longer its own."""
+    silently(options(a_toy(1, parts=2).write(tmp_path / "in")))
+    (tmp_path / "out/other.json").write_text((tmp_path / "out/metadata.json").read_text())
+    (tmp_path / "out/notes.json").write_text("{}")
+
+    silently(options(a_toy(2, parts=2).write(tmp_path / "second")))
+
+    left = sorted(path.name for path in (tmp_path / "out").glob("*.json"))
+    assert "other.json" not in left
+    assert "notes.json" in left
+
+
 def test_a_second_dispatch_replaces_the_first(tmp_path: Path) -> None:
     """The folder holds the new parts and nothing of the old ones' making."""
     silently(options(a_toy(seed=1).write(tmp_path / "one")))

@@ -444,6 +444,26 @@ def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: in
 
 @pytest.mark.mpi
 @NEEDS_MPI
+def test_a_work_folder_keeps_what_was_in_it(tmp_path: Path) -> None:
+    """Only a folder of our own inside of it is taken away."""
+    two_communities(tmp_path / "in")
+    program = tmp_path / "pm_dglpart"
+    program.write_text(FAKE.format(python=sys.executable, arguments=3))
+    program.chmod(0o755)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/mine.txt").write_text("kept")
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(
+        tmp_path / "in", tmp_path / "out", *flags, "--work-dir", str(tmp_path / "work"), path=str(tmp_path)
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
 def test_a_program_that_ends_well_without_a_result_has_failed(tmp_path: Path) -> None:
     """Both real programs end with 0 after a usage line."""
     two_communities(tmp_path / "in")

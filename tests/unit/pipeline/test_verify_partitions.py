@@ -188,6 +188,23 @@ def test_a_fault_is_found_and_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_second_format_with_other_edges_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    """DGL samples from csc where it is stored, whatever coo holds."""
+    json_path = a_partition(tmp_path, formats="coo,csr,csc")
+    assert verify_against_source(json_path) == 0
+    indices = read_graph(json_path.parent / "part1/graph.dgl").formats[form]["indices"]
+    rows = indices.rows(0, len(indices))
+    first = int(np.flatnonzero(rows != rows[0])[0])
+
+    swap(indices, 0, first)
+
+    assert verify_against_source(json_path) == 65
+    assert f"part 1: format {form} has other edges than format coo" in capsys.readouterr().err
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(toy=toys(), ids=st.booleans(), formats=st.sampled_from(["coo", "csc", "coo,csr,csc"]))
 def test_every_dispatched_partition_holds(toy: Toy, ids: bool, formats: str) -> None:
