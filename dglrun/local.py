@@ -30,7 +30,8 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
         on_line: Called with each line of its output, besides printing it.
 
     Raises:
-        RunError: it could not be started, or ended badly; with its own exit code and last lines.
+        RunError: it could not be started, or ended badly; with its own exit code, 124 after its deadline, and
+            last lines.
         Terminated: we were told to end; the command and what it has started have ended.
     """
     try:
@@ -38,19 +39,28 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
     except OSError as error:
         raise RunError(f"{step.argv[0]}: could not be started: {error.strerror}", exitcodes.USAGE) from error
     tail: deque[str] = deque(maxlen=LAST_LINES)
+    title = step.title or _command(step)
     try:
-        _pass_on(process, tail, on_line)
+        _pass_on(process, tail, on_line, step.seconds)
         code = process.wait()
     except Terminated:
         _end(process)
         raise
+    except TimeoutError as error:
+        _end(process)
+        words = "\n".join(tail)
+        raise RunError(f"{title} had not ended after {step.seconds:g} s", exitcodes.TIMEOUT, words) from error
     finally:
         if process.stdout:
             process.stdout.close()
     end = End(code if code >= 0 else 128 - code)
     if not end.is_good:
-        by_command = " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
-        raise RunError(f"{step.title or by_command} ended with {end}", end.code, "\n".join(tail))
+        raise RunError(f"{title} ended with {end}", end.code, "\n".join(tail))
+
+
+def _command(step: Run) -> str:
+    """What a step without a title is called by: its module or script."""
+    return " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":
@@ -66,15 +76,25 @@ def _start(step: Run) -> "subprocess.Popen[bytes]":
     )
 
 
-def _pass_on(process: "subprocess.Popen[bytes]", tail: deque[str], on_line: Callable[[str], None]) -> None:
+def _pass_on(
+    process: "subprocess.Popen[bytes]",
+    tail: deque[str],
+    on_line: Callable[[str], None],
+    seconds: float | None,
+) -> None:
     splitter = Splitter(time.monotonic())
-    for block in _blocks(process):
+    for block in _blocks(process, seconds):
         _show(splitter.feed(block, time.monotonic()), tail, on_line)
     _show(splitter.flush(), tail, on_line)
 
 
-def _blocks(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
-    """The output until the process has ended; what it has left behind may hold the pipe open for ever."""
+def _blocks(process: "subprocess.Popen[bytes]", seconds: float | None) -> Iterator[bytes]:
+    """The output until the process has ended; what it has left behind may hold the pipe open for ever.
+
+    Raises:
+        TimeoutError: it had not ended after so many seconds.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
     if process.stdout is None:
         raise AssertionError("Popen was given PIPE")
     fileno = process.stdout.fileno()
@@ -83,6 +103,8 @@ def _blocks(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
         selector.register(fileno, selectors.EVENT_READ)
         while True:
             has_ended = process.poll() is not None
+            if deadline is not None and not has_ended and time.monotonic() > deadline:
+                raise TimeoutError
             if not selector.select(0 if has_ended else POLL_SECONDS):
                 if has_ended:
                     return

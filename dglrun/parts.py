@@ -60,7 +60,11 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[Phase, ...]:
             PHASES,
             "load and partition graph",
             report.STAGE_PARTITIONING,
-            (examine, *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)),
+            (
+                examine,
+                *_trial(config, hosts),
+                *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks),
+            ),
         ),
         Phase(
             2,
@@ -182,27 +186,47 @@ def _assess(config: RunConfig) -> Assess:
 # --- on the workers
 
 
+def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:
+    """MPI's daemons on all workers and nothing more: what is amiss with them shows before the long run."""
+    trial = mpirun.trial(_remote(config, hosts, len(hosts)), _rank_env(config))
+    return _by_mpi(config, trial, "starting MPI", config.start_timeout)
+
+
 def _mpirun(
     config: RunConfig, hosts: Sequence[Host], what: str, program: Argv, ranks: int
 ) -> tuple[WriteText, Run]:
-    """One mpirun over the workers; ranks carry the run folder, by which the sweep finds what is left."""
-    pods = tuple(host.name for host in hosts)
-    folder = f"{config.workspace}/{FOLDER}"
-    slots = -(-ranks // len(pods))
-    remote = mpirun.Remote(pods, config.pod.kubexec, config.interface, slots)
-    env = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: folder}
+    job = mpirun.Job(program, ranks, _remote(config, hosts, ranks), env=_rank_env(config))
+    return _by_mpi(config, job, what, config.partition_timeout)
+
+
+def _by_mpi(config: RunConfig, job: mpirun.Job, what: str, seconds: float) -> tuple[WriteText, Run]:
+    """One mpirun over the workers with its deadline, and what ends ranks that it may leave there."""
+    remote = job.remote or mpirun.Remote((), "")
     hostfile = f"{config.workspace}/mpi-hostfile"
-    argv = mpirun.argv(mpirun.Job(program, ranks, remote, env=env), Path(hostfile))
-    deadline = ("--timeout", str(config.partition_timeout))
-    sweep = (*_module(config, "dglrun.modes.sweep"), folder)
+    sweep = (*_module(config, "dglrun.modes.sweep"), _run_folder(config))
     return (
         WriteText(hostfile, mpirun.hostfile(remote)),
         Run(
-            (argv[0], *deadline, *argv[1:]),
+            mpirun.argv(job, Path(hostfile)),
             title=f"{what} on the workers",
-            sweep=tuple(_kubectl(config).exec(pod, config.pod.container, *sweep) for pod in pods),
+            seconds=seconds,
+            sweep=tuple(_kubectl(config).exec(pod, config.pod.container, *sweep) for pod in remote.hosts),
         ),
     )
+
+
+def _remote(config: RunConfig, hosts: Sequence[Host], ranks: int) -> mpirun.Remote:
+    pods = tuple(host.name for host in hosts)
+    return mpirun.Remote(pods, config.pod.kubexec, config.interface, slots=-(-ranks // len(hosts)))
+
+
+def _rank_env(config: RunConfig) -> dict[str, str]:
+    """Ranks carry the run folder, by which the sweep finds what is left."""
+    return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: _run_folder(config)}
+
+
+def _run_folder(config: RunConfig) -> str:
+    return f"{config.workspace}/{FOLDER}"
 
 
 def _assign_rank(config: RunConfig) -> Argv:

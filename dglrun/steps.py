@@ -17,12 +17,14 @@ class Run:
         argv: The command, run in the container's working folder.
         env: Added to this process's environment.
         title: What it is called when it fails; empty: by its command.
+        seconds: Deadline; then it and what it has started here are ended. None: as long as it takes.
         sweep: Commands that end what it may have left on other pods, run side by side when it ends badly.
     """
 
     argv: Argv
     env: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
+    seconds: float | None = None
     sweep: tuple[Argv, ...] = ()
 
 

@@ -36,6 +36,8 @@ ALLOWED = {
     Mode.DIST_PARMETIS: RANKS,
 }
 DAY = 86400.0
+TRIAL_SECONDS = 120.0
+"""Until MPI's daemons run on all hosts."""
 
 
 class UsageError(Exception):
@@ -188,10 +190,26 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
         if args.dry_run:
             print(" ".join(command))
             return exitcodes.OK
+        if remote is not None and not _reached(remote, hosts):
+            return exitcodes.UNAVAILABLE
         code = mpirun.run(command, args.deadline)
     if code == exitcodes.OK and (args.out_dir / files.META).is_file():
         _say(args.out_dir)
     return code
+
+
+def _reached(remote: mpirun.Remote, hosts: Path | None) -> bool:
+    """Whether ranks can be started on all hosts; why not has been printed."""
+    code = mpirun.run(mpirun.argv(mpirun.trial(remote), hosts), TRIAL_SECONDS)
+    if code != exitcodes.OK:
+        names = ", ".join(remote.hosts)
+        print(
+            f"dglrun partition: MPI could not be started on {names} over interface {remote.interface} "
+            f"(mpirun: {code})",
+            file=sys.stderr,
+            flush=True,
+        )
+    return code == exitcodes.OK
 
 
 def _remote(args: argparse.Namespace) -> mpirun.Remote | None:

@@ -131,11 +131,19 @@ def _partition(args: argparse.Namespace, source: ChunkedGraph, graph: Any, balan
             balance_edges=args.balance_edges,
             return_mapping=True,
         )
-    except IndexError as error:
+    except (IndexError, dgl.DGLError) as error:
+        if not _is_of_empty_part(error):
+            raise
+        reason = str(error).partition("\n")[0]
         raise DataError(
             f"{source.name}: DGL's partition_graph cannot write a part without nodes or edges of a type"
-            f" ({error}): expected fewer than {args.num_parts} parts, or mode ParMETIS, which can"
+            f" ({reason}): expected fewer than {args.num_parts} parts, or mode ParMETIS, which can"
         ) from error
+
+
+def _is_of_empty_part(error: Exception) -> bool:
+    """DGL indexes into nothing where a type is missing, and casts a null pointer where all nodes are."""
+    return isinstance(error, IndexError) or "HeteroSubgraph" in str(error)
 
 
 def _ends(source: ChunkedGraph, etype: str) -> tuple[Any, Any]:

@@ -55,6 +55,8 @@ class Job:
         remote: Other machines; None: this one.
         cwd: Working directory of the ranks.
         env: Names of variables given on to remote ranks, with their values.
+        attached: Whether the streams to remote machines stay open for the daemons there. Then one that
+            cannot start, or cannot reach mpirun, ends it at once with its words, but so does a broken stream.
     """
 
     program: tuple[str, ...]
@@ -62,6 +64,15 @@ class Job:
     remote: Remote | None = None
     cwd: str = "/"
     env: Mapping[str, str] = field(default_factory=lambda: RANK_ENV)
+    attached: bool = False
+
+
+def trial(remote: Remote, env: Mapping[str, str] = RANK_ENV) -> Job:
+    """What shows within a second or two whether ranks can be started on all hosts.
+
+    To be run before a long job: a detached daemon that fails says nothing, and mpirun waits for it.
+    """
+    return Job(("true",), len(remote.hosts), remote, env=env, attached=True)
 
 
 def hostfile(remote: Remote) -> str:
@@ -84,6 +95,8 @@ def argv(job: Job, hostfile_path: Path | None = None, cpus: int | None = None) -
     if job.ranks > slots:
         command.append("--oversubscribe")
     command += _places(job.remote, hostfile_path)
+    if job.attached:
+        command += ["--mca", "orte_leave_session_attached", "1"]
     command += ["-wdir", job.cwd]
     for name, value in sorted(job.env.items()):
         command += ["-x", f"{name}={value}"]

@@ -171,6 +171,32 @@ def test_a_rank_that_fails_fails_the_job_with_its_code(submit: Submit) -> None:
     wait_for("no MPI process on the workers", lambda: is_quiet(job), 20)
 
 
+def test_mpi_that_cannot_start_on_a_worker_is_told_before_the_long_run(submit: Submit) -> None:
+    """A daemon without a folder for its files says so; mpirun would wait for a detached one."""
+    body = misbehaving("mpi-no-daemon", "nothing")
+    main_container(body, "Worker")["env"] += [{"name": "OMPI_MCA_orte_tmpdir_base", "value": "/dev/null"}]
+    job = submit(body)
+
+    job.wait_phase("Failed")
+
+    message = job.condition("Failed")["message"]
+    assert "starting MPI on the workers ended with exit code" in message
+    assert "Directory: /dev/null" in job.kubectl.logs(job.launcher, "main")
+
+
+def test_a_partitioning_that_hangs_ends_at_its_deadline(submit: Submit) -> None:
+    """--partition-timeout bounds each mpirun; nothing of it stays on the workers."""
+    body = misbehaving("mpi-deadline", "hang")
+    main_container(body, "Launcher")["args"] += ["--partition-timeout=20"]
+    job = submit(body)
+
+    job.wait_phase("Failed")
+
+    message = job.condition("Failed")["message"]
+    assert "exit code 124: dglrun: partitioning on the workers had not ended after 20 s" in message
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 20)
+
+
 @pytest.mark.parametrize("grace", ["0", "30"])
 def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
     """Killed at once or told to end: its MPI ranks end on all workers."""

@@ -265,30 +265,65 @@ def test_more_ranks_than_processors_are_allowed(cpus: int, oversubscribed: bool)
     assert ("--oversubscribe" in argv) is oversubscribed
 
 
+def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
+    """Flags that run the ranks under the names of two pods on this machine, joined by interface `lo`.
+
+    Open MPI's daemons get a folder of their own for temporary files, as they have in pods: two that share
+    one now and then stumble over each other's.
+
+    Args:
+        folder: Takes the agent, its log and the hostfile.
+        before: Shell text that the agent runs first, $1 being the pod.
+    """
+    agent, hosts = folder / "agent.sh", folder / "hostfile"
+    agent.write_text(
+        "#!/bin/sh\n"
+        f'echo "$1" >> {folder}/agent.log\n'
+        f"{before}\n"
+        f'export TMPDIR={folder}/"$1"; mkdir -p "$TMPDIR"; shift\n'
+        'exec /bin/sh -c "$*"\n'
+    )
+    agent.chmod(0o755)
+    hosts.write_text("10.0.0.1 30050 job-worker-0 slots=1\n10.0.0.2 30050 job-worker-1 slots=1\n")
+    flags = ("--mode", "DistParMETIS", "--backend", "zoltan", "--num-parts", "2", "--interface", "lo")
+    return (*flags, "--hostfile", str(hosts), "--agent", str(agent))
+
+
 @pytest.mark.mpi
 @NEEDS_MPI
 @pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
 def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
-    """The whole DistParMETIS mode, with an agent that stays on this machine: two names, two folders.
-
-    Each `pod` has a root of its own only in the agent's log; interface `lo` joins them.
-    """
+    """The whole DistParMETIS mode, with an agent that stays on this machine: two names, two folders."""
     graph = two_communities(tmp_path / "in")
-    agent, log = tmp_path / "agent.sh", tmp_path / "agent.log"
-    agent.write_text(f'#!/bin/sh\necho "$1" >> {log}\nshift\nexec /bin/sh -c "$*"\n')
-    agent.chmod(0o755)
-    hosts = tmp_path / "hostfile"
-    hosts.write_text("10.0.0.1 30050 job-worker-0 slots=1\n10.0.0.2 30050 job-worker-1 slots=1\n")
-    flags = ("--mode", "DistParMETIS", "--backend", "zoltan", "--num-parts", "2", "--interface", "lo")
 
-    ended = partition(
-        tmp_path / "in", tmp_path / "out", *flags, "--hostfile", str(hosts), "--agent", str(agent)
-    )
+    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path))
 
     assert ended.returncode == 0, ended.stderr
-    assert sorted(log.read_text().split()) == ["job-worker-0", "job-worker-1"]
+    assert set((tmp_path / "agent.log").read_text().split()) == {"job-worker-0", "job-worker-1"}
     meta, _ = files.load(tmp_path / "out", graph)
     assert (meta.details["ranks"], meta.details["edge_cut_ratio"] < 0.06) == (2, True)
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ('[ "$1" != job-worker-1 ] || { echo "no such pod" >&2; exit 1; }', "no such pod"),
+        ('[ "$1" != job-worker-1 ] || export OMPI_MCA_orte_tmpdir_base=/dev/null', "/dev/null"),
+    ],
+    ids=["agent", "daemon"],
+)
+def test_a_daemon_that_cannot_start_is_told_at_once(tmp_path: Path, before: str, words: str) -> None:
+    """A detached daemon that fails says nothing, and mpirun would wait for it until the deadline."""
+    two_communities(tmp_path / "in")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path, before))
+
+    assert ended.returncode == 69, ended.stderr
+    assert words in ended.stderr
+    assert "MPI could not be started on job-worker-0, job-worker-1 over interface lo" in ended.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def random_toys(number: int) -> list[Toy]:
