@@ -98,7 +98,11 @@ def run_command(argv: Sequence[str]) -> int:
         return int(module.main(rest))
     parser = argparse.ArgumentParser("dglrun", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(dest="command", required=True))
-    return int(module.run(parser.parse_args(argv)))
+    try:
+        return int(module.run(parser.parse_args(argv)))
+    except OSError as error:
+        print(f"dglrun {name}: {error}", file=sys.stderr)
+        return exitcodes.IO
 
 
 def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
@@ -118,6 +122,12 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--interface", metavar="NAME", help="network interface of the pods for MPI (eth0)")
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
+    group.add_argument(
+        "--use-graphbolt",
+        action="store_true",
+        default=None,
+        help="for --chunked-graph: write GraphBolt's form too",
+    )
     group.add_argument("--verify", metavar="WHEN", help="check partitions: auto (small ones), always, never")
     group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
 

@@ -95,6 +95,7 @@ class RunConfig(BaseModel):
     interface: str = "eth0"
     balance_train: bool = False
     balance_edges: bool = False
+    use_graphbolt: bool = False
     dataset_url: str | None = None
     train_entry_point: str | None = None
     num_epochs: AtLeastOne | None = None
@@ -254,6 +255,8 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(BACKENDS[mode])}"
     if config.partition_entry_point and config.partitions_on_workers:
         yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
+    if config.use_graphbolt and not config.chunked_graph:
+        yield "--use-graphbolt goes with --chunked-graph: a partition script calls partition_graph itself"
     if config.balance_train and mode is not Mode.DGL_API:
         yield f"--balance-train: mode {mode.value} cannot; it has --partition-balance nodes,types,edges"
     if config.partition_ranks and mode is Mode.DGL_API:

@@ -131,6 +131,7 @@ def _by_dgl(config: RunConfig) -> Argv:
         *("--in-dir", config.chunked_graph or "", "--out-dir", _dataset(config)),
         *("--num-parts", str(config.num_partitions), "--method", config.assigner, *balance),
         *("--seed", str(config.partition_seed)),
+        *(["--use-graphbolt"] if config.use_graphbolt else []),
     )
 
 
@@ -176,7 +177,8 @@ def _assess(config: RunConfig) -> Assess:
         has_mapping = config.pod.mode is Mode.DGL_API
         assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
         source = ("--in-dir", config.chunked_graph, *assigned)
-    verify = Run((*command, "verify", config.produced_config, "--for-training", *source), title="verify")
+    proof = ("--for-training", "--dgl", *source)
+    verify = Run((*command, "verify", config.produced_config, *proof), title="verify")
     serving = Run((*command, "verify", config.produced_config, "--serving-only"), title="verify")
     measure = Run((*command, "report", config.produced_config, "--json", found))
     limit = None if config.verify == "always" else CHEAP_BYTES
@@ -249,7 +251,7 @@ def _check_rank(config: RunConfig, numbers: str) -> Argv:
         *(config.python, "-m", "mpi4py", "-m", "dglrun.modes.check"),
         f"{config.workload}/{config.graph_name}.json",
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config)),
-        *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES)),
+        *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES), "--dgl"),
         *("--timeout", str(config.partition_timeout)),
     )
 
@@ -262,6 +264,7 @@ def _dispatch_flags(config: RunConfig, out: str) -> Argv:
     return (
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config), "--out-dir", out),
         *("--save-orig-nids", "--save-orig-eids"),
+        *(["--use-graphbolt"] if config.use_graphbolt else []),
         *("--process-group-timeout", str(config.partition_timeout)),
     )
 

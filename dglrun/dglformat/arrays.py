@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -117,7 +118,8 @@ class ArrayFile:
                 self._places[segment.name] = (offset, segment)
                 self._missing[segment.name] = 0 if segment.name in self.finished else segment.shape[0]
                 offset += segment.nbytes
-        os.truncate(self._file.fileno(), offset)
+        with _naming(self.path):
+            os.truncate(self._file.fileno(), offset)
         return self
 
     def __exit__(
@@ -144,8 +146,18 @@ class ArrayFile:
 
     def _write(self, offset: int, data: memoryview) -> None:
         while len(data):
-            written = os.pwrite(self._file.fileno(), data, offset)
+            with _naming(self.path):
+                written = os.pwrite(self._file.fileno(), data, offset)
             data, offset = data[written:], offset + written
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Give an error of a call on a descriptor the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 class Cursor:

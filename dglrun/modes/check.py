@@ -22,7 +22,7 @@ from dglrun.dglformat.folder import PartitionFolder, load_folder
 from dglrun.distribute.ranks import Ranks, connect, raise_first, together
 from dglrun.quality.measure import Quality, measure, status
 from dglrun.quality.table import render
-from dglrun.verify import serving
+from dglrun.verify import loader, serving
 from dglrun.verify.keys import StableIds, read_assignment
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
@@ -93,6 +93,8 @@ def _problems(args: argparse.Namespace, folder: PartitionFolder, part: int) -> I
     keys = StableIds(folder, assigned)
     for text in SourceChecks(folder, graph, keys, assigned, parts=(part,)).problems():
         yield f"part {part}: {text}"
+    if args.dgl:
+        yield from loader.problems(folder, parts=(part,))
 
 
 def _first(problems: Iterator[str]) -> str | None:
@@ -126,6 +128,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)
     parser.add_argument("--limit", type=int, required=True)
+    parser.add_argument("--dgl", action="store_true", help="ask DGL's own loader too")
     parser.add_argument("--timeout", type=float, default=86400.0, help="seconds that a rank waits for others")
     return parser.parse_args(argv)
 

@@ -22,13 +22,19 @@ from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import FILENAME, ChunkedGraph, FileSpec
 from dglrun.contract import exitcodes
 from dglrun.dglformat.folder import PartitionFolder, load_folder
+from dglrun.distribute import graphbolt
 
 TRAIN_MASK = "train_mask"
+GRAPHBOLT = dict.fromkeys(("use_graphbolt", "store_eids", "store_inner_node", "store_inner_edge"), True)
+"""What DGL 2 is asked for: without edge IDs its own checks refuse what its converter writes."""
 
 
 def main(argv: list[str]) -> int:
-    """Load, partition, keep the mapping; 65 where the input is not what it must be."""
+    """Load, partition, keep the mapping; 65 where the input is not what it must be, 2 for a flag."""
     args = _arguments(argv)
+    if args.use_graphbolt and (reason := graphbolt.lacking()):
+        print(f"dglrun: {reason}", file=sys.stderr, flush=True)
+        return exitcodes.USAGE
     try:
         run(args)
     except DataError as error:
@@ -130,6 +136,7 @@ def _partition(args: argparse.Namespace, source: ChunkedGraph, graph: Any, balan
             balance_ntypes=balance,
             balance_edges=args.balance_edges,
             return_mapping=True,
+            **(GRAPHBOLT if args.use_graphbolt else {}),
         )
     except (IndexError, dgl.DGLError) as error:
         if not _is_of_empty_part(error):
@@ -185,6 +192,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--method", choices=("metis", "random"), required=True)
     parser.add_argument("--balance-train", action="store_true")
     parser.add_argument("--balance-edges", action="store_true")
+    parser.add_argument("--use-graphbolt", action="store_true", help="write GraphBolt's form too")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(argv)
 

@@ -1,6 +1,7 @@
 """The partition modes that take a chunked graph: dglrun's own pipeline in the place of a script."""
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.unit.dglrun.builders import a_config
 from tests.unit.dglrun.conftest import PodsOf
 from tests.unit.pipeline.heterographs import a_toy
 
+MODERN = os.environ.get("DGLRUN_MODERN_PYTHON")
+
 
 def partition(pods: Pods, mode: str, *more: str) -> Done:
     """Run the partitioner's part on a small heterograph."""
@@ -31,6 +34,7 @@ def is_delivered(pods: Pods, done: Done) -> None:
     """The parts are on the launcher, proved against their source, and their quality is reported."""
     assert done.code == 0, done.output
     assert "source: sound" in done.output
+    assert "DGL's loader: sound" in done.output
     quality = pods.quality()
     assert quality
     assert (quality["numParts"], quality["verified"]) == (2, True)
@@ -89,6 +93,33 @@ def test_a_part_that_dgl_cannot_serve_is_refused_before_it_is_delivered(pods_of:
     assert not (pods.launcher / "dataset").exists()
 
 
+@pytest.mark.parametrize("mode", ["DGL-API", "ParMETIS"])
+def test_graphbolt_needs_a_dgl_that_knows_it(pods_of: PodsOf, mode: str) -> None:
+    """Said before any part is made."""
+    pods = pods_of()
+
+    done = partition(pods, mode, "--partition-backend", "random", "--use-graphbolt")
+
+    assert done.code == 2
+    assert "--use-graphbolt needs dgl 2.1 or newer; this Python has dgl 1.1.3" in done.message
+    assert not (pods.launcher / "dataset").exists()
+
+
+@pytest.mark.parametrize("mode", ["DGL-API", "ParMETIS"])
+@pytest.mark.skipif(not MODERN, reason="DGLRUN_MODERN_PYTHON names no Python with dgl 2.1")
+def test_graphbolts_form_is_delivered_with_the_parts(pods_of: PodsOf, mode: str) -> None:
+    """By DGL's own converter, or by our dispatch; DGL's loader finds the same graph in it."""
+    pods = pods_of()
+
+    done = partition(pods, mode, "--partition-backend", "random", "--use-graphbolt", "--python", str(MODERN))
+
+    is_delivered(pods, done)
+    dataset = pods.launcher / "dataset"
+    described = json.loads((dataset / "toy.json").read_text())
+    for part in ("part-0", "part-1"):
+        assert (dataset / described[part]["part_graph_graphbolt"]).is_file()
+
+
 @pytest.mark.parametrize("code", [0, 65])
 def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
     tmp_path: Path, code: int
@@ -117,6 +148,7 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
         ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
         ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
+        ("DGL-API", "Partitioner", ("--use-graphbolt",), "--use-graphbolt goes with --chunked-graph"),
     ],
 )
 def test_each_mode_says_what_it_needs(

@@ -53,6 +53,20 @@ def test_a_right_part_holds_without_the_others(tmp_path: Path, part: int, seed: 
     assert problem_of(json_path, part) == ""
 
 
+@pytest.mark.dgl
+def test_dgls_loader_is_asked_for_the_ranks_own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads a part without the others; what it refuses is refused."""
+    json_path = a_partition(tmp_path, a_toy(1, (30, 20), (90, 60), 3))
+    shutil.rmtree(json_path.parent / "part0")
+    args = check._arguments([*flags(json_path, tmp_path / "q.json"), "--dgl"])
+    check.run(args, OneOf(1))
+
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    with pytest.raises(DataError, match=r"part 1: DGL's loader refuses it \(exit code 1\)"):
+        check.run(args, OneOf(1))
+
+
 @pytest.mark.parametrize("name", ["node_feat.dgl", "edge_feat.dgl"])
 def test_a_changed_feature_is_told_by_the_rank_that_has_it(tmp_path: Path, name: str) -> None:
     """The last byte of the last feature is another."""

@@ -8,7 +8,7 @@ import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render.settings import Images
-from dgl_operator.runtime.cluster import ClusterBusy, Refused
+from dgl_operator.runtime.cluster import ClusterBusy, Conflict, Refused
 from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.nudge import Nudger
@@ -460,6 +460,25 @@ def test_a_spent_quota_shows_in_the_condition_with_the_servers_words() -> None:
         'QuotaExceeded: Pod sage-launcher: pods "sage-launcher" is forbidden: exceeded quota: small'
     )
     assert "QuotaExceeded" in operator.reasons()
+
+
+def test_a_quota_that_many_write_at_once_is_asked_again() -> None:
+    """The API server answers 409 for its counter, which says nothing about the job."""
+    operator = Operator()
+    allowed = operator.cluster.admit
+
+    def conflict(body: Json) -> None:
+        if body["kind"] == "Pod":
+            raise Conflict(409, "Conflict", "Operation cannot be fulfilled on resourcequotas: try again")
+
+    operator.cluster.admit = conflict
+    outcome = operator.look()
+    operator.cluster.admit = allowed
+    operator.settle()
+
+    assert outcome.retry
+    assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
+    assert (operator.status["phase"], operator.reasons()) == ("Pending", ["Accepted", "Pending"])
 
 
 DENIALS = [

@@ -172,3 +172,15 @@ def naive(toy: Toy) -> list[NaivePart]:
         local = {node: at for at, node in enumerate(part.node_ids)}
         part.edges = [(local[src], local[dst]) for src, dst in global_edges]
     return parts
+
+
+def random_toys(number: int) -> list[Toy]:
+    """Heterographs of 1 to 4 node types and relations, with empty ones, 1 to 8 parts."""
+    rng = np.random.default_rng(number)
+    found: list[Toy] = []
+    while len(found) < number:
+        nodes = tuple(rng.integers(0, 15, rng.integers(1, 5)).tolist())
+        edges = tuple(rng.integers(0, 40, rng.integers(1, 5)).tolist())
+        if any(nodes):
+            found.append(a_toy(len(found), nodes, edges, int(rng.integers(1, 9))))
+    return found

@@ -1,6 +1,7 @@
 """What stops a dispatch, what it leaves behind, and how the next run takes up the work."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -230,6 +231,35 @@ def test_a_broken_disk_is_74_and_a_bug_70(
     monkeypatch.setattr(pipeline.Dispatch, "run", lambda self: 1 / 0)
     assert run_dispatch(source, tmp_path / "out") == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path) -> None:
+    """Here by the limit of a file's size, which the kernel reports as it does a full disk."""
+    toy = Toy(
+        {"n": 3000},
+        {"n:e:n": np.zeros((1, 2), int)},
+        {"n": np.arange(3000) % 2},
+        2,
+        {"n": {"feat": np.ones((3000, 100), np.float32)}},
+    )
+    source = toy.write(tmp_path / "in", fmt="numpy")
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+    program = f"{limited} runpy.run_module('dglrun.distribute', run_name='__main__')"
+
+    ended = subprocess.run(
+        (sys.executable, "-c", program, *flags, "--out-dir", str(tmp_path / "out")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 74
+    assert re.search(r"File too large: '\S*part0/node_feat\.dgl'", ended.stderr)
+    assert not list((tmp_path / "out").glob("*.json"))
+    assert not list((tmp_path / "out").glob("part*"))
 
 
 def test_flags_of_dgls_script_that_need_no_ssh_are_accepted(tmp_path: Path) -> None:

@@ -81,3 +81,36 @@ def test_without_a_dgl_that_knows_graphbolt_it_is_refused(
     assert run_command(command, "dispatch", *flags, "--use-graphbolt") == 2
 
     assert "needs dgl 2.1 or newer; this Python has dgl 1.1.3" in capsys.readouterr().err
+
+
+SPOIL = """
+import sys, torch
+from dgl import graphbolt
+graph = torch.load(sys.argv[1])
+graph.indices = graph.indices.flip(0)
+torch.save(graph, sys.argv[1])
+"""
+API_MADE = """
+import sys, dgl, torch
+torch.manual_seed(0)
+g = dgl.graph((torch.randint(60, (300,)), torch.randint(60, (300,))))
+g.ndata["feat"] = torch.rand(60, 4)
+dgl.distributed.partition_graph(g, "toy", 2, sys.argv[1], part_method="random", use_graphbolt=True)
+"""
+
+
+@pytest.mark.dgl
+@pytest.mark.skipif(not MODERN, reason="DGLRUN_MODERN_PYTHON names no Python with dgl 2.1")
+def test_verify_holds_it_against_the_graph_beside_it(tmp_path: Path) -> None:
+    """What DGL's partition_graph writes by default, without edge IDs, holds; another graph does not."""
+    assert run("-c", API_MADE, str(tmp_path)).returncode == 0
+    verify = ("-m", "dglrun", "verify", str(tmp_path / "toy.json"), "--dgl")
+    held = run(*verify)
+    assert held.returncode == 0, held.stderr
+
+    assert run("-c", SPOIL, str(tmp_path / "part1" / graphbolt.FILENAME)).returncode == 0
+
+    refused = run(*verify)
+    assert refused.returncode == 65
+    assert "part 1: DGL's loader refuses it" in refused.stderr
+    assert "GraphBolt's form is another graph than graph.dgl" in refused.stderr

@@ -68,6 +68,41 @@ def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
     assert "Not a directory" in ended.stderr
 
 
+DIES = """
+import os, signal
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    from dglrun.distribute.stages import Work
+    finish = Work.finish
+    def dying(self, stage, facts=None):
+        finish(self, stage, facts)
+        if stage == "node:n0/feat":
+            os.kill(os.getpid(), signal.SIGKILL)
+    Work.finish = dying
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_after_a_rank_was_killed_the_next_run_takes_up_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """137 ends all; the second run names what it need not do again, and the result is that of one run."""
+    source = a_toy(1, parts=4).write(tmp_path / "in", chunks=3)
+    flags = ("--ranks", "2", "--save-orig-nids", "--save-orig-eids")
+    assert dispatch(source, tmp_path / "undisturbed", *flags).returncode == 0
+    (tmp_path / "sitecustomize.py").write_text(DIES)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        assert dispatch(source, tmp_path / "out", *flags).returncode == 137
+    assert not list((tmp_path / "out").glob("*.json"))
+
+    ended = dispatch(source, tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "resumed: finished before: graph, orig_nids, node:n0/feat" in ended.stdout
+    assert contents(tmp_path / "out") == contents(tmp_path / "undisturbed")
+
+
 @pytest.mark.mpi
 @NEEDS_MPI
 def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:

@@ -19,7 +19,7 @@ from dglrun.chunked import write
 from dglrun.chunked.metadata import ChunkedGraph
 from dglrun.mpi import command, libraries
 from dglrun.mpi.cyclic import Cyclic
-from tests.unit.pipeline.heterographs import Toy, a_toy
+from tests.unit.pipeline.heterographs import Toy, a_toy, random_toys
 
 ROOT = Path(__file__).parents[3]
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
@@ -324,18 +324,6 @@ def test_a_daemon_that_cannot_start_is_told_at_once(tmp_path: Path, before: str,
     assert words in ended.stderr
     assert "MPI could not be started on job-worker-0, job-worker-1 over interface lo" in ended.stderr
     assert not (tmp_path / "out").exists()
-
-
-def random_toys(number: int) -> list[Toy]:
-    """Heterographs of 1 to 4 node types and relations, with empty ones, 1 to 8 parts."""
-    rng = np.random.default_rng(number)
-    found: list[Toy] = []
-    while len(found) < number:
-        nodes = tuple(rng.integers(0, 15, rng.integers(1, 5)).tolist())
-        edges = tuple(rng.integers(0, 40, rng.integers(1, 5)).tolist())
-        if any(nodes):
-            found.append(a_toy(len(found), nodes, edges, int(rng.integers(1, 9))))
-    return found
 
 
 @pytest.mark.mpi
