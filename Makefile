@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test unit integration e2e demo images cluster-up cluster-down generate modern bench
+.PHONY: help setup check test integration e2e demo images cluster-up cluster-down generate modern modern-formats bench
 
 PYTHON = .venv/bin/python
 
@@ -38,6 +38,9 @@ generate: setup ## Write CRD, chart copy, RBAC rules, install.yaml and the API r
 
 modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the DGL-API example
 	@$(PYTHON) -m tests.e2e.modern
+
+modern-formats: setup ## What DGL 2 reads of ours: its loader, GraphBolt, training (torch 2.2.1 + dgl 2.1.0)
+	@$(PYTHON) -m tests.modern
 
 bench: setup ## Performance against the peers; DGL_TOOLS=DIR names a DGL checkout's tools
 	@$(PYTHON) -m tests.benchmarks

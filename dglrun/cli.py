@@ -113,6 +113,9 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--partition-backend", metavar="NAME", help="for --chunked-graph: dglrun partition --help"
     )
+    group.add_argument(
+        "--partition-assignment", metavar="DIR", help="for --partition-backend user: <ntype>.txt of your own"
+    )
     group.add_argument("--partition-ranks", metavar="N", help="processes that partition a chunked graph")
     group.add_argument(
         "--partition-balance", metavar="WORDS", help="ParMETIS modes: nodes, types, edges (types,edges)"

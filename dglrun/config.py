@@ -15,7 +15,7 @@ AtLeastZero = Annotated[int, Field(ge=0)]
 
 BACKENDS = {
     Mode.DGL_API: ("metis", "random"),
-    Mode.PARMETIS: ("parmetis", "pm_dglpart", "zoltan", "metis", "random"),
+    Mode.PARMETIS: ("parmetis", "pm_dglpart", "zoltan", "metis", "random", "user"),
     Mode.DIST_PARMETIS: ("parmetis", "zoltan"),
 }
 """What partitions a chunked graph in each mode: the first one unless another is named, never one unnamed."""
@@ -88,6 +88,7 @@ class RunConfig(BaseModel):
     partition_entry_point: str | None = None
     chunked_graph: str | None = None
     partition_backend: str | None = None
+    partition_assignment: str | None = None
     partition_ranks: AtLeastOne | None = None
     partition_balance: str = "types,edges"
     partition_seed: int = 1
@@ -253,6 +254,8 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         return
     if backend and backend not in BACKENDS[mode]:
         yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(BACKENDS[mode])}"
+    if (backend == "user") != (config.partition_assignment is not None):
+        yield "--partition-assignment DIR goes with --partition-backend user, and the other way round"
     if config.partition_entry_point and config.partitions_on_workers:
         yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
     if config.use_graphbolt and not config.chunked_graph:

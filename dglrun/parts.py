@@ -142,6 +142,7 @@ def _assign(config: RunConfig) -> Argv:
         *("--backend", config.assigner, "--in-dir", config.chunked_graph or ""),
         *("--out-dir", _assignment(config), "--num-parts", str(config.num_partitions)),
         *("--balance", config.partition_balance, "--seed", str(config.partition_seed), *ranks),
+        *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
     )
 
 

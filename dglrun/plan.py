@@ -60,15 +60,18 @@ def script_flags(config: RunConfig) -> Strings:
         *("--ip_config", ip_config(config)),
         *("--part_config", worker_part_config(config)),
     ]
-    for name, value in (
-        ("--num_epochs", config.num_epochs),
-        ("--batch_size", config.batch_size),
-        ("--num_gpus", config.num_gpus),
-        ("--backend", config.backend),
-    ):
-        if value is not None:
-            flags += [name, str(value)]
-    return (*flags, *config.script_args)
+    return (*flags, *_chosen(config), *config.script_args)
+
+
+def _chosen(config: RunConfig) -> Strings:
+    """Flags of the training that were set."""
+    flags = {
+        "--num_epochs": config.num_epochs,
+        "--batch_size": config.batch_size,
+        "--num_gpus": config.num_gpus,
+        "--backend": config.backend,
+    }
+    return tuple(word for name, value in flags.items() if value is not None for word in (name, str(value)))
 
 
 def ip_config(config: RunConfig) -> str:
@@ -82,7 +85,7 @@ def worker_part_config(config: RunConfig) -> str:
 
 
 def _skip(config: RunConfig) -> Phase:
-    argv = (config.python, config.train_entry_point or "", *config.script_args)
+    argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
     step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output})
     return Phase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
 

@@ -36,6 +36,7 @@ ALLOWED = {
     Mode.DIST_PARMETIS: RANKS,
 }
 DAY = 86400.0
+IMBALANCE = 1.05
 TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
 
@@ -63,7 +64,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--balance", default="types,edges", help="nodes, types, edges, joined by commas (types,edges)"
     )
-    parser.add_argument("--imbalance", type=float, default=1.05, help="largest part over the mean (1.05)")
+    parser.add_argument(
+        "--imbalance", type=float, default=IMBALANCE, help="largest part over the mean (1.05)"
+    )
     parser.add_argument("--assignment", type=Path, help="back end user: folder of your <ntype>.txt files")
     _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
 
@@ -255,8 +258,22 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     work = args.work_dir or args.out_dir
     ranks = args.ranks or max(1, int(facts.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
+    _say_what_pm_dglpart_ignores(args)
     code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)
     if code != exitcodes.OK:
         return code
-    details = {"library": pm_dglpart.find(), "ranks": ranks, "seed": 1, "balance": args.balance.split(",")}
+    balanced = ["edges", "types"] if by_degree else ["types"]
+    details = {"library": pm_dglpart.find(), "ranks": ranks, "balance": balanced}
     return _finish(args, graph, parts, AssignmentMeta(args.num_parts, "pm_dglpart", details))
+
+
+def _say_what_pm_dglpart_ignores(args: argparse.Namespace) -> None:
+    """Its command line has neither; its weights are one for each node type."""
+    told = {
+        "--seed": args.seed != 1,
+        "--imbalance": args.imbalance != IMBALANCE,
+        "--balance nodes": "types" not in args.balance.split(","),
+    }
+    ignored = [flag for flag, is_asked in told.items() if is_asked]
+    if ignored:
+        print(f"dglrun partition: note: pm_dglpart has its own {', '.join(ignored)}", flush=True)

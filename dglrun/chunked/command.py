@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the chunked graph; returns the exit code: 65 for bad input, 2 for missing packages or flags."""
     try:
         nodes, edges, node_data, edge_data = _input(args)
-        _refuse(args.name, nodes, edges, node_data, edge_data)
+        _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
         graph = write.graph(
             args.out_dir, args.name, nodes, edges, node_data, edge_data,
             layout=args.edge_format, feature_layout=args.feature_format, files=args.files,
@@ -165,13 +165,18 @@ def _from_dgl(path: Path) -> tuple[dict[str, int], dict[str, Array], Tables, Tab
 
 
 def _refuse(
-    name: str, nodes: Mapping[str, int], edges: Mapping[str, Array], node_data: Tables, edge_data: Tables
+    name: str,
+    nodes: Mapping[str, int],
+    edges: Mapping[str, Array],
+    node_data: Tables,
+    edge_data: Tables,
+    origins: Mapping[str, str],
 ) -> None:
     """Stop before anything is written: names, shapes, IDs, numbers of rows."""
     if problem := names.problem(name, tuple(nodes), tuple(edges), node_data, edge_data):
         raise DataError(problem)
     for etype, rows in edges.items():
-        _refuse_edges(etype, rows, nodes)
+        _refuse_edges(etype, rows, nodes, origins.get(etype, etype))
     sizes = {**nodes, **{etype: len(rows) for etype, rows in edges.items()}}
     for kind, features in (*node_data.items(), *edge_data.items()):
         if kind not in sizes:
@@ -183,11 +188,12 @@ def _refuse(
                 raise DataError(f"{kind}/{feature}: DGL cannot hold {values.dtype}")
 
 
-def _refuse_edges(etype: str, rows: Array, nodes: Mapping[str, int]) -> None:
+def _refuse_edges(etype: str, rows: Array, nodes: Mapping[str, int], origin: str) -> None:
     if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-        raise DataError(f"{etype}: expected integers of shape (edges, 2), got {rows.dtype} {rows.shape}")
+        raise DataError(f"{origin}: expected integers of shape (edges, 2), got {rows.dtype} {rows.shape}")
     for column, ntype in enumerate(etype.split(":")[::2]):
         wrong = np.flatnonzero((rows[:, column] < 0) | (rows[:, column] >= nodes[ntype]))
         if len(wrong):
-            got = f"got {rows[wrong[0], column]} in row {wrong[0]}"
-            raise DataError(f"{etype}: expected IDs of {ntype} from 0 to {nodes[ntype] - 1}, {got}")
+            where = f"line {wrong[0] + 1}" if origin.endswith(".csv") else f"row {wrong[0]}"
+            expected = f"expected IDs of {ntype} from 0 to {nodes[ntype] - 1}"
+            raise DataError(f"{origin}: {where}: {expected}, got {rows[wrong[0], column]}")

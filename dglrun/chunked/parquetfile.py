@@ -21,6 +21,8 @@ Array = npt.NDArray[Any]
 
 BUFFER = 1 << 20
 """Bytes of a column chunk that are held at once; without it a whole one, whatever rows are asked for."""
+BUFFERS = 32 << 20
+"""Bytes of all columns' buffers together."""
 
 
 def open_file(path: Path) -> Any:
@@ -30,7 +32,10 @@ def open_file(path: Path) -> Any:
         DataError: it is no parquet file.
     """
     try:
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
+        if (wide := file.metadata.num_columns) > BUFFERS // BUFFER:
+            return pq.ParquetFile(path, pre_buffer=False, buffer_size=max(BUFFERS // wide, 1 << 12))
+        return file
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: is not a parquet file: {error}") from None
 
@@ -100,17 +105,18 @@ def integer_columns(path: Path, wanted: int) -> None:
 
 
 def feature_layout(path: Path) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype of the values and shape of one row; None for lists without a row, which tell no length.
+    """Dtype of the values and shape of one row; None for lists without a row or `shape`: no length is told.
 
     Raises:
         DataError: columns that are no numbers, vectors of no fixed length, a `shape` that does not fit.
     """
     file = open_file(path)
     schema = file.schema_arrow
-    if not file.metadata.num_rows and len(schema) == 1 and _is_list(schema.types[0]):
-        return None
-    width, dtype = _row(path, file, schema)
     shape = (schema.metadata or {}).get(b"shape")
+    if not file.metadata.num_rows and len(schema) == 1 and _is_list(schema.types[0]):
+        kind = _numpy_type(path, schema.types[0].value_type)
+        return (kind, _shape(path, shape.decode())[1:]) if shape else None
+    width, dtype = _row(path, file, schema)
     if shape is None:
         return dtype, (width,)
     tail = _shape(path, shape.decode())[1:]

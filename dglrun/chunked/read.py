@@ -221,6 +221,16 @@ def _csv_dtype(spec: FileSpec) -> str:
     return next((types[0] for types in found if types), "float32")
 
 
+def _told(blocks: Iterator[list[Array]], spec: FileSpec, info: FeatureInfo) -> Iterator[list[Array]]:
+    """Say of a bad value where its dtype comes from, if the metadata does not name one."""
+    try:
+        yield from blocks
+    except DataError as error:
+        if spec.dtype:
+            raise
+        raise DataError(f"{error}; {info.dtype} is the first line's, metadata may name a dtype") from None
+
+
 def _feature_rows(
     found: FileIndex, spec: FileSpec, info: FeatureInfo, low: int, high: int, block_rows: int
 ) -> Iterator[Array]:
@@ -228,7 +238,7 @@ def _feature_rows(
         yield from npyfile.blocks(found.path, low, high, block_rows)
     elif spec.format == CSV:
         kinds = (csvfile.arrow_name(info.dtype.name),) * (info.tail[0] if info.tail else 1)
-        for columns in csvfile.blocks(found, spec, kinds, low, high, block_rows):
+        for columns in _told(csvfile.blocks(found, spec, kinds, low, high, block_rows), spec, info):
             stacked = np.stack(columns, axis=1) if info.tail else columns[0]
             yield np.ascontiguousarray(stacked, info.dtype)
     else:

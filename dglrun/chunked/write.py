@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 SUFFIX = {CSV: "csv", NUMPY: "npy", metadata.PARQUET: "parquet"}
 BLOCK_ROWS = 1 << 20
+BLOCK_VALUES = 1 << 24
 
 
 def split(rows: int, files: int) -> list[tuple[int, int]]:
@@ -61,22 +62,31 @@ def _blocks(rows: Array) -> Iterable[Array]:
 def feature_file(path: Path, layout: str, rows: Array) -> None:
     """Write a feature's rows, shape (rows, ...), as one numpy or parquet file.
 
-    parquet holds a column for each value of a row and the whole shape in the schema metadata, by which
-    DGL's reader and ours give back the same array.
+    parquet holds one column, of lists where a row has several values, and the whole shape in the schema
+    metadata, by which DGL's reader and ours give back the same array. A column for each value would cost
+    every reader a page of each.
     """
     if layout == NUMPY:
         npyfile.write(path, rows.dtype, rows.shape, _blocks(rows))
         return
-    width = int(np.prod(rows.shape[1:], dtype=np.int64))
     kind = pa.from_numpy_dtype(rows.dtype)
-    fields = [pa.field(str(at), kind) for at in range(width)]
-    schema = pa.schema(fields, metadata={"shape": str(tuple(rows.shape))})
-    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
-        for block in _blocks(rows):
-            flat = np.asfortranarray(block.reshape(len(block), width))
-            writer.write_table(
-                pa.Table.from_arrays([pa.array(flat[:, at]) for at in range(width)], schema=schema)
-            )
+    field = pa.field("vector", kind if rows.ndim == 1 else pa.list_(kind))
+    schema = pa.schema([field], metadata={"shape": str(tuple(rows.shape))})
+    with path.open("wb") as file, pq.ParquetWriter(file, schema, use_dictionary=False) as writer:
+        for at in range(0, len(rows), block := max(1, BLOCK_VALUES // max(1, _width(rows)))):
+            writer.write_table(pa.Table.from_arrays([_vectors(rows[at : at + block])], schema=schema))
+
+
+def _vectors(block: Array) -> Any:
+    """A column whose rows are the block's: values, or lists of them."""
+    values = pa.array(np.ascontiguousarray(block).reshape(-1))
+    if block.ndim == 1:
+        return values
+    return pa.ListArray.from_arrays(np.arange(len(block) + 1, dtype=np.int32) * _width(block), values)
+
+
+def _width(rows: Array) -> int:
+    return int(np.prod(rows.shape[1:], dtype=np.int64))
 
 
 def graph(  # noqa: PLR0913 - a graph has these parts

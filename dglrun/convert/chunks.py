@@ -1,6 +1,7 @@
-"""A chunked graph from ParMETIS's text: the way back of `text.to_text`, for who has only the text."""
+"""A chunked graph from ParMETIS's text: the way back of `text`, for who has only the text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,45 @@ from dglrun.ids import IdMap
 Ints = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of integers from several files, which know their lines.
+
+    Attributes:
+        table: int64, shape (rows, columns).
+        files: Each file and the number of its lines, in the order of the rows.
+    """
+
+    table: Ints
+    files: tuple[tuple[Path, int], ...]
+
+    def line(self, row: int) -> str:
+        """File and line of a row."""
+        for path, lines in self.files:
+            if row < lines:
+                return f"{path}: line {row + 1}"
+            row -= lines
+        raise IndexError(row)
+
+    def refuse(self, wrong: npt.NDArray[np.bool_], expected: str, column: int) -> None:
+        """Raise for the first wrong row.
+
+        Raises:
+            DataError: there is one; names file and line.
+        """
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise DataError(f"{self.line(row)}: expected {expected}, got {self.table[row, column]}")
+
+
 def from_text(
     folder: Path, stem: str, out: Path, ntypes: Sequence[str], etypes: Sequence[str], files: int
 ) -> ChunkedGraph:
-    """Read `<stem>_stats/_nodes/_edges.txt` and `_removed_edges.txt` if present; write a chunked graph.
+    """Read the one-file form, or the two-list form where that is there; write a chunked graph.
 
-    Edges come back in the order of their type-wise IDs.
+    Edges come back in the order of their type-wise IDs. The two-list form has neither these IDs nor edge
+    types: there an edge's type is told by those of its ends, and edges come in the order of the files, the
+    removed ones last.
 
     Args:
         folder: Folder of the text files.
@@ -33,72 +67,147 @@ def from_text(
     Raises:
         DataError: counts that differ, IDs out of range or missing; names file and line.
     """
-    nodes, edges, weights = _stats(folder / f"{stem}_stats.txt")
-    counts = _node_counts(folder / f"{stem}_nodes.txt", nodes, weights, len(ntypes))
-    table = _edges(folder / f"{stem}_edges.txt", edges)
+    stats = folder / f"{stem}_stats.txt"
+    nodes, edges, weights = _stats(stats)
+    is_listed = (folder / f"{stem}_nfiles.txt").is_file() and not (folder / f"{stem}_nodes.txt").exists()
+    node_files = _node_list(folder, stem) if is_listed else [folder / f"{stem}_nodes.txt"]
+    counts = _node_counts(_read(node_files, weights + 2, nodes, stats), ntypes)
+    ids = IdMap.of(ntypes, counts)
+    if is_listed:
+        listed = _read(_listed(folder / f"{stem}_efiles.txt"), 2, edges, stats)
+        table = _typed(listed, etypes, ids)
+    else:
+        table = _read([folder / f"{stem}_edges.txt"], 4, edges, stats)
     removed = folder / f"{stem}_removed_edges.txt"
     if removed.is_file():
-        table = np.concatenate([table, _edges(removed, None)])
-    ids = IdMap.of(ntypes, counts)
-    _refuse_edges(folder / f"{stem}_edges.txt", table, sum(counts), etypes)
-    found = {etype: _relation(folder, stem, table, at, etype, ids) for at, etype in enumerate(etypes)}
+        table = _joined(table, _read([removed], 4, None, stats))
+    _refuse_edges(table, sum(counts), etypes)
+    found = {etype: _relation(table, at, etype, ids, is_listed) for at, etype in enumerate(etypes)}
     return write.graph(out, stem, dict(zip(ntypes, counts, strict=True)), found, files=files)
 
 
-def _refuse_edges(path: Path, table: Ints, nodes: int, etypes: Sequence[str]) -> None:
-    for column, limit, what in ((0, nodes, "a node"), (1, nodes, "a node"), (3, len(etypes), "an edge type")):
-        wrong = np.flatnonzero((table[:, column] < 0) | (table[:, column] >= limit))
-        if len(wrong):
-            got = f"got {table[wrong[0], column]}"
-            raise DataError(f"{path}: line {wrong[0] + 1}: expected {what} from 0 to {limit - 1}, {got}")
-
-
 def _stats(path: Path) -> tuple[int, int, int]:
-    rows = _table(path, 3, None)
+    rows = _read([path], 3, None, path).table
     if len(rows) != 1:
         raise DataError(f"{path}: expected one line '<nodes> <edges> <weights>', got {len(rows)}")
     return int(rows[0, 0]), int(rows[0, 1]), int(rows[0, 2])
 
 
-def _table(path: Path, columns: int, rows: int | None) -> Ints:
-    spec = FileSpec(CSV, (path,))
-    index = read.index_file(path, spec)
-    if rows is not None and index.rows != rows:
-        raise DataError(f"{path}: the stats file says {rows} lines, got {index.rows}")
-    kinds = csvfile.leading_integers(path, columns)  # attributes may follow
-    blocks = csvfile.blocks(index, spec, kinds, 0, index.rows, 1 << 20)
-    pieces: list[npt.NDArray[Any]] = [np.stack(block[:columns], axis=1) for block in blocks]
-    return np.concatenate(pieces) if pieces else np.zeros((0, columns), np.int64)
+def _listed(path: Path) -> list[Path]:
+    """Files that a list names, one in each line before the first blank; relative ones lie beside it."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    return [path.parent / line.split()[0] for line in lines if line.strip()]
 
 
-def _node_counts(path: Path, nodes: int, weights: int, types: int) -> list[int]:
-    table = _table(path, weights + 2, nodes)
-    kinds = table[:, 0]
-    if len(kinds) and not 0 <= int(kinds.min()) <= int(kinds.max()) < types:
-        raise DataError(f"{path}: node type {kinds.max()}, but {types} names were given")
-    counts = np.bincount(kinds, minlength=types)
+def _node_list(folder: Path, stem: str) -> list[Path]:
+    """The node files, whose ranges must follow one another.
+
+    Raises:
+        DataError: a line is not `path start end`, or begins elsewhere than the one before ended.
+    """
+    path, ended = folder / f"{stem}_nfiles.txt", 0
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        words = line.split()
+        if len(words) != 3 or not all(word.isdecimal() for word in words[1:]):
+            raise DataError(f"{path}: line {number}: expected 'path start end', got {line!r}")
+        if int(words[1]) != ended:
+            raise DataError(f"{path}: line {number}: expected start {ended}, got {words[1]}")
+        ended = int(words[2])
+    return _listed(path)
+
+
+def _read(paths: Sequence[Path], columns: int, rows: int | None, stats: Path) -> Rows:
+    """Read the first columns of files one after the other; attributes may follow.
+
+    Raises:
+        DataError: a bad line, or another number of rows than `stats` says.
+    """
+    tables: list[npt.NDArray[Any]] = [np.zeros((0, columns), np.int64)]
+    lines = []
+    for path in paths:
+        spec = FileSpec(CSV, (path,))
+        index = read.index_file(path, spec)
+        lines.append((path, index.rows))
+        kinds = csvfile.leading_integers(path, columns)
+        blocks = csvfile.blocks(index, spec, kinds, 0, index.rows, 1 << 20)
+        tables += [np.stack(block[:columns], axis=1) for block in blocks]
+    total = sum(count for _, count in lines)
+    if rows is not None and total != rows:
+        where = paths[0] if len(paths) == 1 else f"{len(paths)} files from {paths[0]}" if paths else stats
+        raise DataError(f"{where}: {stats.name} says {rows} lines, got {total}")
+    return Rows(np.concatenate(tables), tuple(lines))
+
+
+def _joined(one: Rows, other: Rows) -> Rows:
+    return Rows(np.concatenate([one.table, other.table]), one.files + other.files)
+
+
+def _node_counts(rows: Rows, ntypes: Sequence[str]) -> list[int]:
+    kinds = rows.table[:, 0]
+    rows.refuse((kinds < 0) | (kinds >= len(ntypes)), f"a node type from 0 to {len(ntypes) - 1}", 0)
+    counts = np.bincount(kinds, minlength=len(ntypes))
     wanted = np.concatenate([np.arange(count) for count in counts])
-    wrong = np.flatnonzero((np.diff(kinds, prepend=0) < 0) | (table[:, -1] != wanted))
-    if len(wrong):
-        raise DataError(f"{path}: line {wrong[0] + 1}: expected nodes by type and type-wise ID")
+    wrong = (np.diff(kinds, prepend=0) < 0) | (rows.table[:, -1] != wanted)
+    rows.refuse(wrong, "nodes by type and type-wise ID", -1)
     return [int(count) for count in counts]
 
 
-def _edges(path: Path, rows: int | None) -> Ints:
-    return _table(path, 4, rows)
+def _typed(rows: Rows, etypes: Sequence[str], ids: IdMap) -> Rows:
+    """Give edges of two columns the ID -1, for unknown, and the type that their ends tell.
+
+    Raises:
+        DataError: two edge types join the same node types, or none joins those of an edge.
+    """
+    kinds: dict[tuple[int, int], int] = {}
+    for at, etype in enumerate(etypes):
+        src, _, dst = etype.split(":")
+        ends = (ids.type_id(src), ids.type_id(dst))
+        if ends in kinds:
+            first = etypes[kinds[ends]]
+            raise DataError(
+                f"the two-list form has no edge types: {first} and {etype} join the same node types"
+            )
+        kinds[ends] = at
+    limit = f"a node from 0 to {ids.total - 1}"
+    for column in (0, 1):
+        rows.refuse((rows.table[:, column] < 0) | (rows.table[:, column] >= ids.total), limit, column)
+    return Rows(_with_types(rows, kinds, ids), rows.files)
 
 
-def _relation(folder: Path, stem: str, table: Ints, kind: int, etype: str, ids: IdMap) -> Ints:
+def _with_types(rows: Rows, kinds: Mapping[tuple[int, int], int], ids: IdMap) -> Ints:
+    types = len(ids.offsets) - 1
+    lookup = np.full((types, types), -1, np.int64)
+    for ends, kind in kinds.items():
+        lookup[ends] = kind
+    found = lookup[ids.to_typed(rows.table[:, 0])[0], ids.to_typed(rows.table[:, 1])[0]]
+    rows.refuse(found < 0, "ends that one of the edge types joins", 1)
+    return np.column_stack([rows.table, np.full(len(found), -1), found])
+
+
+def _refuse_edges(rows: Rows, nodes: int, etypes: Sequence[str]) -> None:
+    for column, limit, what in ((0, nodes, "a node"), (1, nodes, "a node"), (3, len(etypes), "an edge type")):
+        values = rows.table[:, column]
+        rows.refuse((values < 0) | (values >= limit), f"{what} from 0 to {limit - 1}", column)
+
+
+def _relation(rows: Rows, kind: int, etype: str, ids: IdMap, is_listed: bool) -> Ints:
     """End points of one edge type, type-wise, in the order of the edge IDs, which must be 0..n-1."""
-    mine = table[table[:, 3] == kind]
-    mine = mine[np.argsort(mine[:, 2], kind="stable")]
-    if (mine[:, 2] != np.arange(len(mine))).any():
-        raise DataError(f"{folder}/{stem}_edges.txt: IDs of edge type {kind} are not 0 to {len(mine) - 1}")
+    at = np.flatnonzero(rows.table[:, 3] == kind)
+    if not is_listed:
+        at = at[np.argsort(rows.table[at, 2], kind="stable")]
+        given = rows.table[at, 2]
+        wrong = np.zeros(len(rows.table), bool)
+        wrong[at] = given != np.arange(len(at))
+        rows.refuse(wrong, f"edge IDs of {etype} from 0 to {len(at) - 1}, each once", 2)
     src, _, dst = etype.split(":")
     columns = []
-    for at, ntype in ((0, src), (1, dst)):
-        types, own = ids.to_typed(mine[:, at])
-        if (types != ids.type_id(ntype)).any():
-            raise DataError(f"{folder}/{stem}_edges.txt: an edge of {etype} has an end not of {ntype}")
+    for column, ntype in ((0, src), (1, dst)):
+        types, own = ids.to_typed(rows.table[at, column])
+        wrong = np.zeros(len(rows.table), bool)
+        wrong[at] = types != ids.type_id(ntype)
+        rows.refuse(wrong, f"an edge of {etype} with its end in {ntype}", column)
         columns.append(own)
     return np.stack(columns, axis=1)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from dglrun.assign import files, score
+from dglrun.chunked import check
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.contract import exitcodes
@@ -20,7 +21,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     to.add_argument("--stem", help="beginning of the file names (the graph's name)")
     to.add_argument("--lists", type=int, default=0, metavar="FILES", help="two-list form with so many files")
     to.add_argument("--by-degree", action="store_true", help="weigh nodes by 1 + in-degree")
-    back = _way(ways, "from-parmetis", "<stem>_nodes.txt, _edges.txt, _stats.txt -> chunked graph")
+    back = _way(ways, "from-parmetis", "<stem>_nodes.txt, _edges.txt, or the two lists -> chunked graph")
     back.add_argument("--in-dir", type=Path, required=True, help="folder of the text files")
     back.add_argument("--stem", required=True, help="beginning of the file names")
     back.add_argument("--ntypes", required=True, help="names of the node types by type ID, joined by commas")
@@ -31,6 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parts.add_argument("--stem", required=True, help="beginning of the file names")
     parts.add_argument("--pieces-dir", type=Path, required=True, help="folder of the p<part>-... files")
     parts.add_argument("--num-parts", type=int, required=True, help="number of parts")
+    parts.add_argument("--weights", type=int, help="columns of weights (one for each type that has nodes)")
     part = _way(ways, "from-part-file", "<stem>_part.<P>, lines '<homogeneous ID> <part>' -> assignment")
     _add_graph(part)
     part.add_argument("--part-file", type=Path, required=True, help="the file")
@@ -62,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _to_text(args: argparse.Namespace) -> str:
     graph = _graph(args)
+    check.check_counts(graph)
     stem = args.stem or graph.name
     if args.lists:
         done = text.to_lists(graph, args.out_dir, stem, args.lists, args.by_degree)
@@ -79,7 +82,7 @@ def _from_text(args: argparse.Namespace) -> str:
 
 def _from_pieces(args: argparse.Namespace) -> str:
     graph = _graph(args)
-    parts = pieces.from_pieces(graph, args.pieces_dir, args.stem, args.num_parts)
+    parts = pieces.from_pieces(graph, args.pieces_dir, args.stem, args.num_parts, args.weights)
     return _assignment(args, graph, parts, "pm_dglpart")
 
 

@@ -9,17 +9,27 @@ from dglrun.assign.files import MAX_PARTS, Parts
 from dglrun.chunked import csvfile, read
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import CSV, ChunkedGraph, FileSpec
+from dglrun.convert import text
 from dglrun.ids import IdMap
 
 NOWHERE = np.uint16(65535)
 BLOCK_ROWS = 1 << 20
 
 
-def from_pieces(graph: ChunkedGraph, folder: Path, stem: str, num_parts: int) -> dict[str, Parts]:
+def from_pieces(
+    graph: ChunkedGraph, folder: Path, stem: str, num_parts: int, weights: int | None = None
+) -> dict[str, Parts]:
     """Parts by node type from `p000-<stem>_nodes.txt` and its fellows.
 
     Lines are `<new ID> <node type> <w1> ... <wT> <type-wise ID> [attributes]`. A part without a file has no
     nodes.
+
+    Args:
+        graph: The graph that was partitioned.
+        folder: Folder of the files.
+        stem: Of their names.
+        num_parts: Number of parts.
+        weights: Columns of weights; None: one for each node type that has nodes, as `text.to_text` writes.
 
     Raises:
         DataError: no such file, a part too many, a node missing or named twice; names file and line.
@@ -34,7 +44,7 @@ def from_pieces(graph: ChunkedGraph, folder: Path, stem: str, num_parts: int) ->
     found = _Gathered(graph)
     for part, path in files.items():
         index = read.index_file(path, FileSpec(CSV, (path,)))
-        row, columns = 0, len(graph.ntypes) + 3
+        row, columns = 0, (len(text.weighted(graph)) if weights is None else weights) + 3
         kinds = csvfile.leading_integers(path, columns)
         for block in csvfile.blocks(index, FileSpec(CSV, (path,)), kinds, 0, index.rows, BLOCK_ROWS):
             _, kind, *_, own = block[:columns]

@@ -1,7 +1,8 @@
 """A chunked graph as the text that pm_dglpart and pm_dglpart3 read.
 
     <stem>_stats.txt   `<nodes> <edges> <weights of a node>`
-    <stem>_nodes.txt   row = homogeneous ID: `<node type> <w1> ... <wT> <type-wise ID>`
+    <stem>_nodes.txt   row = homogeneous ID: `<node type> <w1> ... <wT> <type-wise ID>`, a weight for each
+                       node type that has nodes: ParMETIS refuses one that is 0 everywhere
     <stem>_edges.txt   `<source> <destination> <type-wise edge ID> <edge type>`, homogeneous end points
 
 The programs must not see self-loops or an edge twice. Both are left out here and kept, in the form of
@@ -93,7 +94,8 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
     """Write the two-list form: `<stem>_nfiles.txt` and `<stem>_efiles.txt` name `files` files each.
 
     A line of the first is `path start end` (homogeneous, end exclusive); edge files have two columns.
-    Rank i reads file i mod ranks, in rounds: `files` must be a multiple of the number of ranks.
+    Rank i reads file i mod ranks, in rounds: `files` must be a multiple of the number of ranks. The removed
+    edges are kept as in the one-file form.
 
     Raises:
         DataError: a bad edge row or an ID out of range; names file and line.
@@ -109,10 +111,12 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
     paths = [folder / f"{stem}_edges-{number}.txt" for number in range(files)]
     with ExitStack() as stack:
         writers, at = [stack.enter_context(_Lines(path, 2)) for path in paths], 0
-        for turn, (src, dst, _, _) in enumerate(_edge_rows(graph)):
-            flags = keep.kept[at : at + len(src)]
-            writers[turn % files].add(src[flags], dst[flags])
-            at += len(src)
+        removed = stack.enter_context(_Lines(folder / f"{stem}_removed_edges.txt", 4))
+        for turn, columns in enumerate(_edge_rows(graph)):
+            flags = keep.kept[at : at + len(columns[0])]
+            writers[turn % files].add(*(column[flags] for column in columns[:2]))
+            removed.add(*(column[~flags] for column in columns))
+            at += len(flags)
     (folder / f"{stem}_nfiles.txt").write_text("".join(node_lines))
     (folder / f"{stem}_efiles.txt").write_text("".join(f"{path}\n" for path in paths))
     found = Written(sum(graph.num_nodes), int(keep.kept.sum()), keep.self_loops, keep.duplicates)
@@ -121,7 +125,7 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
 
 
 def _stats(graph: ChunkedGraph, folder: Path, stem: str, edges: int) -> None:
-    text = f"{sum(graph.num_nodes)} {edges} {len(graph.ntypes)}\n"
+    text = f"{sum(graph.num_nodes)} {edges} {len(weighted(graph))}\n"
     (folder / f"{stem}_stats.txt").write_text(text)
 
 
@@ -170,12 +174,17 @@ def _weights(graph: ChunkedGraph, by_degree: bool) -> Ints:
     return found
 
 
+def weighted(graph: ChunkedGraph) -> list[int]:
+    """IDs of the node types that have nodes, and so a column of weights."""
+    return [at for at, count in enumerate(graph.num_nodes) if count]
+
+
 def _nodes(graph: ChunkedGraph, path: Path, start: int, stop: int, weights: Ints) -> None:
     """Write the rows of the homogeneous IDs start..stop."""
-    ids, types = IdMap.of(graph.ntypes, graph.num_nodes), len(graph.ntypes)
-    with _Lines(path, types + 2) as lines:
+    ids, types = IdMap.of(graph.ntypes, graph.num_nodes), weighted(graph)
+    with _Lines(path, len(types) + 2) as lines:
         for at in range(start, stop, BLOCK_ROWS):
             end = min(at + BLOCK_ROWS, stop)
             kinds, own = ids.to_typed(np.arange(at, end))
-            hot: list[Any] = [np.where(kinds == kind, weights[at:end], 0) for kind in range(types)]
+            hot: list[Any] = [np.where(kinds == kind, weights[at:end], 0) for kind in types]
             lines.add(kinds, *hot, own)

@@ -1,9 +1,10 @@
-"""`python -m dglrun.modes.examine`: is the chunked graph there, and is it the one that is meant?"""
+"""`python -m dglrun.modes.examine`: is the chunked graph there, whole, and the one that is meant?"""
 
 import argparse
 import sys
 from pathlib import Path
 
+from dglrun.chunked import check
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.contract import exitcodes
@@ -18,6 +19,8 @@ def main(argv: list[str]) -> int:
     try:
         graph = ChunkedGraph.load(args.in_dir, FILENAME)
         require_name(graph, args.in_dir / FILENAME, args.graph_name)
+        check.check_counts(graph)
+        check.check_features(graph)
     except DataError as error:
         print(f"dglrun: {error}", file=sys.stderr)
         return exitcodes.DATA

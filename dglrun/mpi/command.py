@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from dglrun.assign.errors import BackendMissingError
@@ -122,16 +123,21 @@ def _places(remote: Remote | None, hostfile_path: Path | None) -> list[str]:
     ]
 
 
-def require() -> None:
+def require(package: str | None = "mpi4py") -> None:
     """Refuse to go on without Open MPI.
 
+    Args:
+        package: The Python package that the ranks need, too.
+
     Raises:
-        BackendMissingError: there is no mpirun on PATH.
+        BackendMissingError: there is no mpirun on PATH, or no such package.
     """
-    if shutil.which("mpirun") is None:
+    lacking = [] if shutil.which("mpirun") else ["mpirun"]
+    lacking += [package] if package and find_spec(package) is None else []
+    if lacking:
         raise BackendMissingError(
-            "distributed partitioning needs mpirun and mpi4py, which were not found; install them "
-            "(Debian: apt-get install openmpi-bin python3-mpi4py)"
+            f"distributed partitioning needs {' and '.join(lacking)}, not found here; install "
+            "(Debian) openmpi-bin python3-mpi4py"
         )
 
 

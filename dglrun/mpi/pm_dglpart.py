@@ -58,7 +58,7 @@ def partition(
         BackendFailedError: it ended well without a result.
     """
     program = find()
-    command.require()
+    command.require(package=None)
     ranks = max(each for each in range(1, ranks + 1) if num_parts % each == 0)
     work.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="pm_dglpart-", dir=work))

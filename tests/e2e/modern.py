@@ -38,7 +38,7 @@ class Result:
 
 def main() -> int:
     """Build, run, write the page; the exit code says whether all jobs were Completed."""
-    own = "KUBECONFIG" not in os.environ
+    own = not os.environ.get("KUBECONFIG")
     tool("up")
     tool("images", "operator", "watcher-loop", "kubectl-download", "graphsage-modern")
     if own:
@@ -57,6 +57,8 @@ def main() -> int:
 def jobs(kubectl: Kubectl) -> Iterator[tuple[str, Object, str]]:
     """The jobs to run: title, body, pattern of the accuracy in the launcher's log."""
     yield "DGL-API example", modern("modern"), r"Test accuracy: (\d\.\d+)"
+    for name in ("chunked-dgl-api", "dist-parmetis"):
+        yield f"{name}, trained on GraphBolt's form", by_graphbolt(name), r"Test accuracy: (\d\.\d+)"
     path = os.environ.get("DGL_EXAMPLE_2")
     if not path:
         say("DGL_EXAMPLE_2 names no node_classification.py of DGL v2.1.0: its run is left out")
@@ -74,6 +76,17 @@ def modern(name: str, *script_args: str) -> Object:
     body = example("dgl-api", name, extra_args=("--", *script_args) if script_args else ())
     for role in ("Launcher", "Worker"):
         main_container(body, role)["image"] = IMAGE
+    return body
+
+
+def by_graphbolt(name: str) -> Object:
+    """An example on the chunked graph; its parts get GraphBolt's form, and its training samples from it."""
+    body = example(name, f"bolt-{name}")
+    for role in ("Launcher", "Worker"):
+        main_container(body, role)["image"] = IMAGE
+    args = main_container(body, "Launcher")["args"]
+    at = args.index("--") if "--" in args else len(args)
+    args[at:] = ["--use-graphbolt", "--", "--use_graphbolt", *args[at + 1 :]]
     return body
 
 

@@ -53,6 +53,17 @@ def test_dgl_api_takes_a_chunked_graph_without_a_script(pods_of: PodsOf, backend
     is_delivered(pods, done)
 
 
+def test_parmetis_mode_takes_an_assignment_that_the_user_brings(pods_of: PodsOf) -> None:
+    """Dispatched, verified and delivered like any other; the quality says whose it is."""
+    pods = pods_of()
+    brought = ("--partition-backend", "user", "--partition-assignment", str(pods.root / "chunks/parts"))
+
+    done = partition(pods, "ParMETIS", *brought)
+
+    is_delivered(pods, done)
+    assert (pods.quality() or {})["method"] == "user"
+
+
 @pytest.mark.mpi
 def test_parmetis_mode_partitions_by_several_processes(pods_of: PodsOf) -> None:
     """Here by the free back end, which the log names."""
@@ -148,6 +159,8 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
         ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
         ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
+        ("ParMETIS", "Partitioner", ("--partition-backend", "user"), "--partition-assignment DIR goes with"),
+        ("ParMETIS", "Partitioner", ("--partition-assignment", "d"), "--partition-assignment DIR goes with"),
         ("DGL-API", "Partitioner", ("--use-graphbolt",), "--use-graphbolt goes with --chunked-graph"),
     ],
 )

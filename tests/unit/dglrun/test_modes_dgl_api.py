@@ -1,6 +1,7 @@
 """DGL's own partition_graph on a chunked graph: the same graph, original IDs kept, clear errors."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,6 +89,49 @@ def test_balancing_training_nodes_needs_a_mask(tmp_path: Path, capsys: pytest.Ca
     assert code == 65
     assert "no node type has node data train_mask" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "balance"),
+    [
+        ((), (False, False)),
+        (("--balance-train",), (True, False)),
+        (("--balance-edges",), (False, True)),
+    ],
+)
+def test_what_shall_be_balanced_reaches_dgl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], balance: tuple[bool, bool]
+) -> None:
+    """As balance_ntypes, by the training masks, and balance_edges."""
+    asked: dict[str, Any] = {}
+
+    def asking(*args: Any, **named: Any) -> Any:
+        asked.update(named)
+        return really(*args, **named)
+
+    really = dgl_api.dgl.distributed.partition_graph
+    monkeypatch.setattr(dgl_api.dgl.distributed, "partition_graph", asking)
+
+    assert partition(a_source(tmp_path), tmp_path / "out", 2, *more) == 0
+
+    assert (asked["balance_ntypes"] is not None, asked["balance_edges"]) == balance
+    if balance[0]:
+        assert {ntype: masks.dtype.is_floating_point for ntype, masks in asked["balance_ntypes"].items()} == {
+            "a": False
+        }
+
+
+def test_a_feature_with_too_few_rows_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ranks that assign nodes read no features; dispatch does, after the whole partitioning."""
+    source = a_toy().write(tmp_path / "in", chunks=2)
+    np.save(source / "n0-feat-1.npy", np.zeros((4, 3), np.float32))
+
+    code = examine.main(["--in-dir", str(source), "--graph-name", "toy"])
+
+    assert code == 65
+    assert "node data n0/feat: the metadata says 30 rows, the files have 19" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

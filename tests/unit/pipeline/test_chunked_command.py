@@ -48,7 +48,14 @@ def test_tables_become_a_chunked_graph(tmp_path: Path, edge_format: str, feature
     [
         ((), "expected --dgl-graph FILE or at least one --edges"),
         (("--edges", "n:r:n={0}/e.npy"), "how many nodes has 'n'? Expected --nodes n=NUMBER"),
-        (("--edges", "n:r:n={0}/e.npy", "--nodes", "n=2"), "IDs of n from 0 to 1, got 2 in row 1"),
+        (
+            ("--edges", "n:r:n={0}/e.npy", "--nodes", "n=2"),
+            "e.npy: row 1: expected IDs of n from 0 to 1, got 2",
+        ),
+        (
+            ("--edges", "n:r:n={0}/e.csv", "--nodes", "n=2"),
+            "e.csv: line 2: expected IDs of n from 0 to 1, got 2",
+        ),
         (("--edges", "n:r={0}/e.npy", "--nodes", "n=3"), "expected 'source:relation:destination'"),
         (("--edges", "n:r:n={0}/none.npy", "--nodes", "n=3"), "none.npy: cannot be read"),
         (
@@ -62,6 +69,7 @@ def test_bad_input_stops_before_anything_is_written(
 ) -> None:
     """Exit code 65 and one line."""
     np.save(tmp_path / "e.npy", np.array([[0, 1], [2, 0]]))
+    (tmp_path / "e.csv").write_text("0 1\n2 0\n")
     given = [flag.format(tmp_path) for flag in flags]
 
     code = run_command(command, "chunk", "--out-dir", str(tmp_path / "out"), "--name", "g", *given)

@@ -1,5 +1,6 @@
 """ParMETIS text: the three files, the two-list form, the pieces, the part file, and the way back."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,95 @@ def test_text_leads_back_to_the_same_graph(
         assert found == pairs.tolist()
 
 
+@QUIET
+@given(toy=toys(), files_=st.integers(1, 4))
+def test_the_two_list_form_leads_back_where_the_ends_tell_the_type(
+    tmp_path_factory: pytest.TempPathFactory, toy: Toy, files_: int
+) -> None:
+    """The same edges; their order is that of the files. Else it is refused, as it has no edge types."""
+    folder = tmp_path_factory.mktemp("g")
+    graph = ChunkedGraph.load(toy.write(folder / "in"))
+    text.to_lists(graph, folder / "txt", "g", files_)
+    ends = [etype.split(":")[::2] for etype in graph.etypes]
+    is_told = all(ends.count(pair) == 1 for pair in ends)
+
+    with nullcontext() if is_told else pytest.raises(DataError, match="join the same node types"):
+        again = chunks.from_text(folder / "txt", "g", folder / "out", graph.ntypes, graph.etypes, 2)
+
+    if is_told:
+        assert (again.num_nodes, again.num_edges) == (graph.num_nodes, graph.num_edges)
+        for etype, pairs in toy.edges.items():
+            blocks = read.edge_blocks(again.edges[etype], 0, len(pairs))
+            found = [
+                list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)
+            ]
+            assert sorted(found) == sorted(pairs.tolist())
+
+
+BAD_TEXT = {
+    "g_nfiles.txt": (
+        "g_nodes-0.txt 0 3\ng_nodes-1.txt 4 7\n",
+        "g_nfiles.txt: line 2: expected start 3, got 4",
+    ),
+    "g_efiles.txt": ("g_edges-0.txt\n", "g_stats.txt says 4 lines, got"),
+    "g_nodes-1.txt": ("1 0 1 0\n1 0 1 1\n7 0 1 2\n1 0 1 3\n", r"g_nodes-1.txt: line 3: expected a node type"),
+    "g_edges-1.txt": ("0 99\n", r"g_edges-1.txt: line 1: expected a node from 0 to 6, got 99"),
+    "g_removed_edges.txt": (
+        "0 3 2 0\n2 2 1 9\n",
+        r"g_removed_edges.txt: line 2: expected an edge type from 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TEXT)
+def test_what_is_wrong_in_one_of_many_files_is_named_by_that_file_and_its_line(
+    tmp_path: Path, name: str
+) -> None:
+    """Nothing is written."""
+    graph = a_graph(tmp_path / "in")
+    text.to_lists(graph, tmp_path / "txt", "g", 2)
+    bad, message = BAD_TEXT[name]
+    (tmp_path / "txt" / name).write_text(bad)
+
+    with pytest.raises(DataError, match=message):
+        chunks.from_text(tmp_path / "txt", "g", tmp_path / "out", graph.ntypes, graph.etypes, 1)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_type_without_nodes_has_no_weights(tmp_path: Path) -> None:
+    """ParMETIS refuses a constraint that is 0 for every node."""
+    graph = write.graph(tmp_path / "in", "g", {"a": 2, "none": 0, "b": 1}, {"a:r:b": np.array([[0, 0]])})
+
+    text.to_text(graph, tmp_path / "txt", "g")
+
+    assert (tmp_path / "txt/g_stats.txt").read_text() == "3 1 2\n"
+    assert (tmp_path / "txt/g_nodes.txt").read_text() == "0 1 0 0\n0 1 0 1\n2 0 1 0\n"
+
+
+def test_files_with_more_edges_than_the_metadata_says_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last ones would be lost."""
+    graph = a_graph(tmp_path / "in")
+    with graph.edges["a:r:b"].paths[0].open("a") as file:
+        file.write("2 2\n")
+
+    code = run_command(
+        command,
+        "convert",
+        "to-parmetis",
+        "--in-dir",
+        str(tmp_path / "in"),
+        "--out-dir",
+        str(tmp_path / "txt"),
+    )
+
+    assert code == 65
+    assert "edges of a:r:b: the metadata says 4 rows, the files have 5" in capsys.readouterr().err
+    assert not (tmp_path / "txt").exists()
+
+
 def write_pieces(toy: Toy, folder: Path) -> None:
     """What pm_dglpart writes for the toy's assignment: a line per node, in each part's file."""
     folder.mkdir()
@@ -85,7 +175,8 @@ def write_pieces(toy: Toy, folder: Path) -> None:
     for part in range(toy.parts):
         rows = []
         for kind, (ntype, parts) in enumerate(toy.assignment.items()):
-            weights = " ".join(str(int(kind == other)) for other in range(len(toy.nodes)))
+            weighted = [other for other, count in enumerate(toy.nodes.values()) if count]
+            weights = " ".join(str(int(kind == other)) for other in weighted)
             for own in np.flatnonzero(parts == part):
                 rows.append(f"{new_id} {kind} {weights} {own}\n")
                 new_id += 1
@@ -177,7 +268,7 @@ def test_the_command_refuses_bad_text(tmp_path: Path, capsys: pytest.CaptureFixt
     )  # fmt: skip
 
     assert code == 65
-    assert "g_edges.txt: the stats file says 5 lines, got 4" in capsys.readouterr().err
+    assert "g_edges.txt: g_stats.txt says 5 lines, got 4" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
 
 

@@ -265,6 +265,38 @@ def test_more_ranks_than_processors_are_allowed(cpus: int, oversubscribed: bool)
     assert ("--oversubscribe" in argv) is oversubscribed
 
 
+READS = """
+import os
+if rank := os.environ.get("OMPI_COMM_WORLD_RANK"):
+    from dglrun.chunked import read
+    really = read.edge_blocks
+    def telling(spec, start, stop, *args, **named):
+        with open(os.environ["READ_BY"] + rank, "a") as file:
+            file.write(f"{stop - start}\\n")
+        return really(spec, start, stop, *args, **named)
+    read.edge_blocks = telling
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_each_rank_reads_only_its_share_of_the_edges(tmp_path: Path) -> None:
+    """Together all rows once for the partitioning and once for its score."""
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "sitecustomize.py").write_text(READS)
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "READ_BY": str(tmp_path / "rank-")}
+    flags = ("--mode", "ParMETIS", "--backend", "zoltan", "--num-parts", "2", "--ranks", "3")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, **env)
+
+    assert ended.returncode == 0, ended.stderr
+    read_by = [sum(map(int, (tmp_path / f"rank-{rank}").read_text().split())) for rank in range(3)]
+    total = sum(graph.num_edges)
+    assert sum(read_by) % total == 0
+    assert max(read_by) - min(read_by) <= 2 * sum(read_by) // total
+
+
 def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
     """Flags that run the ranks under the names of two pods on this machine, joined by interface `lo`.
 
