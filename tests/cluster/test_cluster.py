@@ -118,8 +118,7 @@ def test_a_second_start_finds_everything_running(node: Places) -> None:
     cluster.up(node)
 
     assert daemons.recorded(node) == running
-    assert time.monotonic() - start < 15
-    assert smoke.run(node) < 30
+    assert time.monotonic() - start + smoke.run(node) < 30
 
 
 def test_pods_find_each_other_by_name(node: Places, namespace: str) -> None:
@@ -174,12 +173,12 @@ def test_after_a_crash_two_pods_are_ready_in_half_a_minute(node: Places) -> None
     start = time.monotonic()
 
     cluster.up(node)
+    took = time.monotonic() - start
     containers = runtime.ctr(node, "containers", "ls", "-q")[1].split()
-    smoke.run(node)
+    took += smoke.run(node)
 
-    seconds = time.monotonic() - start
-    print(f"after a crash two pods were Ready and gone again in {seconds:.1f} s")
-    assert seconds < 60
+    print(f"after a crash two pods were Ready in {took:.1f} s")
+    assert took < 30
     assert not kube.succeeds(node, "get", "namespace", NAMESPACE)
     assert runtime.has(node, image)
     assert containers == []

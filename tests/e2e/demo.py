@@ -24,7 +24,7 @@ ACCURACY = re.compile(r"Test accuracy: .*")
 def main() -> int:
     """Run the demo; returns the exit code."""
     start = time.monotonic()
-    own = "KUBECONFIG" not in os.environ
+    own = not os.environ.get("KUBECONFIG")
     tool("up")
     tool("images")
     if own:

@@ -235,6 +235,9 @@ STATUS: Object = {
         "numEdges": 3 * 10**9,
         "edgeCut": "12.3%",
         "nodeBalance": "1.03",
+        "edgeBalance": "1.10",
+        "trainNodeBalance": "1.01",
+        "haloShare": "31.0%",
     },
 }
 
@@ -296,12 +299,12 @@ def test_kubectl_shows_where_a_job_stands(api: ApiServer, stored: str, namespace
     kubectl = Kubectl(namespace)
 
     short = [line.split() for line in kubectl.run("get", "dglj").splitlines()]
-    wide = [line.split(maxsplit=7) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
+    wide = [line.split(maxsplit=10) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
 
     assert short[0] == ["NAME", "PHASE", "MODE", "READY", "AGE"]
     assert short[1][:4] == ["sage", "Training", "DGL-API", "2/2"]
-    assert wide[0][5:] == ["EDGE-CUT", "BALANCE", "MESSAGE"]
-    assert wide[1][5:] == ["12.3%", "1.03", "2 of 2 workers train"]
+    assert wide[0][5:] == [*("EDGE-CUT", "NODE-BALANCE", "EDGE-BALANCE", "TRAIN-BALANCE", "HALO", "MESSAGE")]
+    assert wide[1][5:] == ["12.3%", "1.03", "1.10", "1.01", "31.0%", "2 of 2 workers train"]
     assert "dgljob.qihoo.net/sage" in kubectl.run("get", "all")
 
 

@@ -66,7 +66,22 @@ COLUMNS = (
     ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready workers of the wanted ones."),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the job was created."),
     ("Edge-Cut", "string", ".status.partition.edgeCut", 1, "Edges between two parts, of all edges."),
-    ("Balance", "string", ".status.partition.nodeBalance", 1, "Nodes of the largest part over the mean."),
+    (
+        "Node-Balance",
+        "string",
+        ".status.partition.nodeBalance",
+        1,
+        "Nodes of the largest part over the mean.",
+    ),
+    (
+        "Edge-Balance",
+        "string",
+        ".status.partition.edgeBalance",
+        1,
+        "Edges of the largest part over the mean.",
+    ),
+    ("Train-Balance", "string", ".status.partition.trainNodeBalance", 1, "Likewise of training nodes."),
+    ("Halo", "string", ".status.partition.haloShare", 1, "Copies of other parts' nodes, of all nodes."),
     ("Message", "string", ".status.message", 1, "What the job waits for, or why it failed."),
 )
 """Name, type, path, priority (1: only with `-o wide`), description."""

@@ -37,9 +37,9 @@ def of(job: DGLJob, role: Role) -> Json:
 
 
 def _idle(pod: Mapping[str, Any]) -> Json:
-    """Let a worker without a command wait for what dglrun starts in it."""
+    """Let a worker without a command wait for what dglrun starts in it; args of its own are its image's."""
     main = pod["containers"][0]
-    if main.get("command"):
+    if main.get("command") or main.get("args"):
         return dict(pod)
     return merge.with_main(pod, {**main, "command": list(_IDLE)})
 

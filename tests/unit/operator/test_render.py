@@ -242,12 +242,14 @@ def test_our_init_containers_meet_restricted_where_the_users_pod_does() -> None:
 
 
 def test_a_worker_idles_unless_it_has_a_command() -> None:
-    """`sleep 365d`; dglrun starts what trains."""
+    """`sleep 365d`; dglrun starts what trains. Arguments alone are for the image's own entry point."""
     idle = pods.pod(a_job(), Role.WORKER, 0, IMAGES)
     busy = pods.pod(a_job(worker=a_template(command=["serve"])), Role.WORKER, 0, IMAGES)
+    served = pods.pod(a_job(worker=a_template(args=["--serve"])), Role.WORKER, 0, IMAGES)
 
     assert main_of(idle)["command"] == ["sleep", "365d"]
     assert main_of(busy)["command"] == ["serve"]
+    assert ("command" not in main_of(served), main_of(served)["args"]) == (True, ["--serve"])
 
 
 def test_a_workers_ports_are_kept_beside_dgls() -> None:
