@@ -191,20 +191,23 @@ def _assess(config: RunConfig) -> Assess:
 
 def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:
     """MPI's daemons on all workers and nothing more: what is amiss with them shows before the long run."""
-    trial = mpirun.trial(_remote(config, hosts, len(hosts)), _rank_env(config))
-    return _by_mpi(config, trial, "starting MPI", config.start_timeout)
+    remote = _remote(config, hosts, len(hosts))
+    trial = mpirun.trial(remote, _rank_env(config))
+    return _by_mpi(config, remote, trial, "starting MPI", config.start_timeout)
 
 
 def _mpirun(
     config: RunConfig, hosts: Sequence[Host], what: str, program: Argv, ranks: int
 ) -> tuple[WriteText, Run]:
-    job = mpirun.Job(program, ranks, _remote(config, hosts, ranks), env=_rank_env(config))
-    return _by_mpi(config, job, what, config.partition_timeout)
+    remote = _remote(config, hosts, ranks)
+    job = mpirun.Job(program, ranks, remote, env=_rank_env(config))
+    return _by_mpi(config, remote, job, what, config.partition_timeout)
 
 
-def _by_mpi(config: RunConfig, job: mpirun.Job, what: str, seconds: float) -> tuple[WriteText, Run]:
+def _by_mpi(
+    config: RunConfig, remote: mpirun.Remote, job: mpirun.Job, what: str, seconds: float
+) -> tuple[WriteText, Run]:
     """One mpirun over the workers with its deadline, and what ends ranks that it may leave there."""
-    remote = job.remote or mpirun.Remote((), "")
     hostfile = f"{config.workspace}/mpi-hostfile"
     sweep = (*_module(config, "dglrun.modes.sweep"), _run_folder(config))
     return (
@@ -225,7 +228,7 @@ def _remote(config: RunConfig, hosts: Sequence[Host], ranks: int) -> mpirun.Remo
 
 def _rank_env(config: RunConfig) -> dict[str, str]:
     """Ranks carry the run folder, by which the sweep finds what is left."""
-    return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: _run_folder(config)}
+    return {**mpirun.RANK_ENV, "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: _run_folder(config)}
 
 
 def _run_folder(config: RunConfig) -> str:

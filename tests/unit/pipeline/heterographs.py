@@ -12,6 +12,9 @@ import pyarrow.parquet
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dglrun.chunked import read
+from dglrun.chunked.metadata import ChunkedGraph
+
 Array = NDArray[Any]
 
 
@@ -184,3 +187,9 @@ def random_toys(number: int) -> list[Toy]:
         if any(nodes):
             found.append(a_toy(len(found), nodes, edges, int(rng.integers(1, 9))))
     return found
+
+
+def edges_of(graph: ChunkedGraph, etype: str) -> list[list[int]]:
+    """End points of all edges of a type, in the order of the files."""
+    blocks = read.edge_blocks(graph.edges[etype], 0, graph.edge_count(etype))
+    return [list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)]

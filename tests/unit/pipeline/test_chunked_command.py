@@ -10,11 +10,7 @@ import pytest
 from dglrun.chunked import check, command, read
 from dglrun.chunked.metadata import ChunkedGraph
 from tests.unit.pipeline.commands import run_command
-
-
-def edges_of(graph: ChunkedGraph, etype: str) -> list[list[int]]:
-    blocks = read.edge_blocks(graph.edges[etype], 0, graph.edge_count(etype))
-    return [list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)]
+from tests.unit.pipeline.heterographs import edges_of
 
 
 @pytest.mark.parametrize(("edge_format", "feature_format"), [("csv", "numpy"), ("parquet", "parquet")])

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglrun.assign import files
-from dglrun.chunked import read, write
+from dglrun.chunked import write
 from dglrun.chunked.errors import DataError
 from dglrun.chunked.metadata import ChunkedGraph
 from dglrun.convert import chunks, command, pieces, text
 from tests.unit.pipeline.commands import run_command
-from tests.unit.pipeline.heterographs import Toy, toys
+from tests.unit.pipeline.heterographs import Toy, edges_of, toys
 
 QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -74,8 +74,7 @@ def test_text_leads_back_to_the_same_graph(
 
     assert (again.num_nodes, again.num_edges) == (graph.num_nodes, graph.num_edges)
     for etype, pairs in toy.edges.items():
-        blocks = read.edge_blocks(again.edges[etype], 0, len(pairs))
-        found = [list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)]
+        found = edges_of(again, etype)
         assert found == pairs.tolist()
 
 
@@ -97,10 +96,7 @@ def test_the_two_list_form_leads_back_where_the_ends_tell_the_type(
     if is_told:
         assert (again.num_nodes, again.num_edges) == (graph.num_nodes, graph.num_edges)
         for etype, pairs in toy.edges.items():
-            blocks = read.edge_blocks(again.edges[etype], 0, len(pairs))
-            found = [
-                list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)
-            ]
+            found = edges_of(again, etype)
             assert sorted(found) == sorted(pairs.tolist())
 
 
