@@ -1,6 +1,6 @@
 """Real DGL trainings on two workers: network namespaces with an address and a /dev/shm of their own.
 
-The same in pods is the business of tests/e2e; this one needs root and DGL, no cluster, and half a minute.
+The same in pods is the business of tests/e2e; this one needs root and DGL, no cluster, and two minutes.
 """
 
 import os
@@ -33,12 +33,15 @@ LIMIT = 10.0
 LAUNCHER = f"{SUBNET}.254"
 
 WRAP = """#!/bin/sh
-# A worker's command runs in its network namespace, with its own shared memory and its own {root}/ws.
+# A worker's command has what it has in a pod: a network and a host name of its own, its own shared memory,
+# temporary files and {root}/ws. Two MPI daemons of one host name and one such folder write into each other's.
 pod=$1; shift
 case $pod in *-worker-*) ;; *) exec "$@" ;; esac
-mkdir -p "{root}/$pod/ws"
-enter='mount --bind "$0" /dev/shm && mount --bind "$1" {root}/ws && shift && exec "$@"'
-exec ip netns exec {prefix}${{pod##*-}} unshare -m sh -c "$enter" "{root}/shm.$pod" "{root}/$pod/ws" "$@"
+export TMPDIR="{root}/tmp.$pod"
+mkdir -p "{root}/$pod/ws" "$TMPDIR"
+enter='hostname "$2" && mount --bind "$0" /dev/shm && mount --bind "$1" {root}/ws && shift 2 && exec "$@"'
+exec ip netns exec {prefix}${{pod##*-}} unshare -m --uts \\
+    sh -c "$enter" "{root}/shm.$pod" "{root}/$pod/ws" "$pod" "$@"
 """
 
 KUBEXEC = """#!/bin/sh
