@@ -61,7 +61,9 @@ def _images(places: Places, names: list[str]) -> None:
 
 
 def _load(places: Places, names: list[str]) -> None:
-    deliver.build(names, places, load=True)
+    """Build and load what is out of date; a cluster that the user brought holds its images already."""
+    if other.given(places) is None:
+        deliver.build(names, places, load=True)
 
 
 def _kubeconfig(places: Places, _: list[str]) -> None:

@@ -29,5 +29,6 @@ def check(kubeconfig: Path, places: Places) -> None:
         )
     steps.note("this cluster is yours: it is used as it is, and `down` does not touch it")
     steps.note("its nodes must be able to pull these images, or hold them already:")
+    registry = os.environ.get("DGL_OPERATOR_REGISTRY") or "docker.io"
     for name in images.DEFAULT:
-        steps.note(f"  {images.IMAGE[name].tag}")
+        steps.note(f"  {images.IMAGE[name].tag.replace('docker.io', registry, 1)}")

@@ -1,7 +1,8 @@
 """`make demo`: from a fresh machine to a trained model, showing each step.
 
-Cluster (unless KUBECONFIG names one), images, the operator by its chart, the DGL-API example; then
-the phases and the logs of the job until the final accuracy. Exit 0 only when the job is Completed.
+Cluster and images (unless KUBECONFIG names a cluster that has them), the operator by its chart, the
+DGL-API example; then the phases and the logs of the job until the final accuracy. Exit 0 only when the
+job is Completed.
 """
 
 import os
@@ -26,7 +27,7 @@ def main() -> int:
     start = time.monotonic()
     own = not os.environ.get("KUBECONFIG")
     tool("up")
-    tool("images")
+    tool("load")
     if own:
         os.environ["KUBECONFIG"] = tool("kubeconfig", capture=True).strip()
     say("installing the operator by helm/dgl-operator")

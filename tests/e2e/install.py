@@ -1,6 +1,6 @@
 """Installs the operator by its chart, as a user would, and removes it."""
 
-from tests.e2e.jobs import ROOT
+from tests.e2e.jobs import REGISTRY, ROOT
 from tests.e2e.kubectl import Kubectl, binary, call
 
 RELEASE = "dgl-operator"
@@ -17,7 +17,7 @@ def operator(*values: str) -> Kubectl:
     Returns:
         kubectl in the operator's namespace.
     """
-    sets = [word for value in values for word in ("--set", value)]
+    sets = [word for value in (f"images.registry={REGISTRY}", *values) for word in ("--set", value)]
     call(
         *(binary("helm"), "upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE),
         *("--create-namespace", "--take-ownership", "--force-conflicts", "--wait", "--timeout", "3m", *sets),

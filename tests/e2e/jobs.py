@@ -1,5 +1,6 @@
 """Jobs as the tests write and read them."""
 
+import os
 import tomllib
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,16 +15,23 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"
 SCRIPTS = Path(__file__).parent / "scripts"
 VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-JOB_IMAGE = f"docker.io/dgloperator/job:{VERSION}"
+PUBLIC = "docker.io/dgloperator/"
+REGISTRY = os.environ.get("DGL_OPERATOR_REGISTRY") or "docker.io"
+"""Where the nodes get the project's images, as for the chart's `images.registry`."""
 FINAL = ("Completed", "Failed")
 
 
 def example(name: str, job: str | None = None, extra_args: tuple[str, ...] = ()) -> Object:
     """An example of manifests/examples, under another name and with more arguments if asked for."""
-    body: Object = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    body: Object = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text().replace(PUBLIC, image("")))
     body["metadata"]["name"] = job or body["metadata"]["name"]
     main_container(body, "Launcher")["args"].extend(extra_args)
     return body
+
+
+def image(name: str) -> str:
+    """The full name of an image of the project, on the registry of this run."""
+    return f"{REGISTRY}/dgloperator/{name}"
 
 
 def main_container(body: Object, role: str) -> Object:
@@ -73,7 +81,7 @@ def tiny(job: str, *script_args: str, workers: int = 2, flags: tuple[str, ...] =
 def _template(**container: Any) -> Object:
     main = {
         "name": "main",
-        "image": JOB_IMAGE,
+        "image": image(f"job:{VERSION}"),
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
         "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}],

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from tests.e2e import install
 from tests.e2e.demo import say, tool
-from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_flag
+from tests.e2e.jobs import ROOT, VERSION, Job, example, image, main_container, moment, set_flag
 from tests.e2e.kubectl import Kubectl, Object, wait_for
 
 NAMESPACE = "dgl-modern"
 SUFFIX = "-modern"
-IMAGE = f"docker.io/dgloperator/graphsage:{VERSION}{SUFFIX}"
+IMAGE = image(f"graphsage:{VERSION}{SUFFIX}")
 EXAMPLE_SHA256 = "326044afaed070a59c3c0b9959e4f2e34858149eff64f8b97dd1911e22013041"
 PAGE = ROOT / "docs" / "reference" / "modern-stack.md"
 SECONDS = 1200
@@ -40,7 +40,7 @@ def main() -> int:
     """Build, run, write the page; the exit code says whether all jobs were Completed."""
     own = not os.environ.get("KUBECONFIG")
     tool("up")
-    tool("images", "operator", "watcher-loop", "kubectl-download", "graphsage-modern")
+    tool("load", "operator", "watcher-loop", "kubectl-download", "graphsage-modern")
     if own:
         os.environ["KUBECONFIG"] = tool("kubeconfig", capture=True).strip()
     install.operator()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
-from tests.e2e.jobs import Job, example, moment
+from tests.e2e.jobs import Job, example, main_container, moment, tiny
 from tests.e2e.kubectl import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -109,6 +109,23 @@ def test_the_model_outlives_the_workers(submit: Submit) -> None:
     assert re.search(r"model\.pt", log)
     told = ranks(log)
     assert [(rank["rank"], rank["size"], rank["part"]) for rank in told] == [("0", "1", "0")]
+
+
+def test_the_model_arrives_on_the_launcher_byte_by_byte(submit: Submit) -> None:
+    """What stands in the launcher's workspace when dglrun has ended is what rank 0 wrote on its worker."""
+    body = tiny("bytes")
+    launcher = main_container(body, "Launcher")
+    after = 'test "$DGL_OPERATOR_PHASE_ENV" = Partitioner || sha256sum /dgl_workspace/output/model.pt'
+    launcher["command"] = ["sh", "-c", f'set -e; dglrun "$@"; {after}', "sh"]
+    job = submit(body)
+
+    job.wait_phase("Completed")
+
+    log = job.kubectl.logs(job.launcher, "main")
+    wrote = re.findall(r"wrote model\.pt (\w{64})", log)
+    arrived = re.findall(r"^(\w{64})  .*/model\.pt", log, re.MULTILINE)
+    assert len(wrote) == 1, log[-3000:]
+    assert wrote == arrived
 
 
 def test_distributed_is_as_good_as_one_process(accuracies: dict[str, list[float]], measured: Figures) -> None:

@@ -1,9 +1,6 @@
 """What a job leaves behind, what it may touch, and what the operator never does."""
 
-import json
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +9,11 @@ from tests.e2e.conftest import Submit
 from tests.e2e.jobs import Job, tiny
 from tests.e2e.kubectl import Kubectl, Refused, wait_for
 from tests.e2e.test_failures import process_on, wait_for_log
+from tests.support import audit
 
 pytestmark = pytest.mark.e2e
+
+ACCOUNT = "system:serviceaccount:dgl-operator:dgl-operator"
 
 
 def left_on(job: Job, worker: int) -> list[str]:
@@ -129,34 +129,22 @@ def test_a_deleted_job_leaves_nothing(submit: Submit) -> None:
     wait_for("nothing left", lambda: True if not left() else None, 60)
 
 
-def audited(log: Path, about: str = "") -> list[dict[str, Any]]:
-    """Records of the API server's audit log that contain a text; it may be writing its last line just now."""
-    whole, _, _begun = log.read_text().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines() if about in line]
-
-
 def test_the_operator_never_used_exec(operator: Kubectl) -> None:
     """The API server's audit log of the whole run has no pods/exec by the operator's account."""
-    path = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
-    if not path:
-        pytest.skip("this cluster gives no audit log (DGL_OPERATOR_AUDIT_LOG)")
-    account = "system:serviceaccount:dgl-operator:dgl-operator"
-    records = audited(Path(path))
+    records = list(audit.records())
     users = {record["user"].get("username") for record in records}
     execs = [record for record in records if record.get("objectRef", {}).get("subresource") == "exec"]
 
-    assert account in users
+    assert ACCOUNT in users
     assert execs, "the audit log records no exec at all: it cannot prove anything"
-    assert [record for record in execs if record["user"].get("username") == account] == []
+    assert [record for record in execs if record["user"].get("username") == ACCOUNT] == []
 
 
 def test_the_operator_deletes_the_workers_of_a_completed_job_but_not_its_launcher(
     operator: Kubectl, submit: Submit
 ) -> None:
     """The kubelet tells the launcher's end twice, containers first; the operator may act on neither."""
-    path = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
-    if not path:
-        pytest.skip("this cluster gives no audit log (DGL_OPERATOR_AUDIT_LOG)")
+    audit.log()
     job = submit(tiny("kept"))
     job.wait_phase("Training", "Completed")
     before = job.kubectl.get("pod", job.launcher)
@@ -165,7 +153,7 @@ def test_the_operator_deletes_the_workers_of_a_completed_job_but_not_its_launche
 
     after = wait_for("the launcher's final phase", lambda: _ended(job), 30)
     wait_for("the workers gone", lambda: None if job.kubectl.get("pod", job.worker(0)) else True, 60)
-    deleted = _deleted_by_the_operator(Path(path), before["metadata"]["namespace"])
+    deleted = _deleted_by_the_operator(before["metadata"]["namespace"])
 
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert job.worker(0) in deleted, "the audit log records no clean-up: it cannot prove anything"
@@ -180,15 +168,13 @@ def _ended(job: Job) -> dict[str, Any] | None:
     return pod if pod["status"]["phase"] == "Succeeded" else None
 
 
-def _deleted_by_the_operator(log: Path, namespace: str) -> set[str]:
+def _deleted_by_the_operator(namespace: str) -> set[str]:
     """Names of the pods in a namespace that the operator asked the API server to delete."""
-    account = "system:serviceaccount:dgl-operator:dgl-operator"
     return {
         record["objectRef"]["name"]
-        for record in audited(log, f'"{namespace}"')
-        if record["verb"] == "delete"
-        and record["objectRef"]["resource"] == "pods"
-        and record["user"].get("username") == account
+        for record in audit.requests(ACCOUNT)
+        if (record["verb"], record["objectRef"]["resource"]) == ("delete", "pods")
+        and record["objectRef"].get("namespace") == namespace
     }
 
 

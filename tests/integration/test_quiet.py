@@ -13,13 +13,19 @@ from tests.support.played_job import PlayedJob, versions
 
 pytestmark = pytest.mark.integration
 
-PHASES = ["Pending", "Starting", "Partitioning", "Partitioned", "Training", "Completed"]
+PHASES = ["Pending", "Starting", "Partitioning", "Partitioned", "Training", "Completed", "Failed"]
 
 
 def touch(api: ApiServer, job: PlayedJob, word: str) -> None:
     """Change the job in a way that means nothing."""
     body = {"metadata": {"annotations": {"touched": word}}}
     api.call("PATCH", Kind.JOB.path(job.namespace, job.name), body, "application/merge-patch+json")
+
+
+def warnings(api: ApiServer, job: PlayedJob) -> list[str]:
+    """What the job's events warn of."""
+    events = api.events(job.namespace, job.name)
+    return sorted(event["message"] for event in events if event["type"] == "Warning")
 
 
 def uids(api: ApiServer, namespace: str) -> set[str]:
@@ -52,7 +58,7 @@ def test_a_restarted_operator_changes_nothing(
     """Killed in any phase: the next one finds all as it must be, same UIDs, no write, no event."""
     first = start()
     job = submit().reach(phase)
-    if phase == "Completed":
+    if phase in {"Completed", "Failed"}:
         job.await_pods("launcher", "partitioner")
     first.wait_idle()
     first.kill()
@@ -78,11 +84,13 @@ def test_a_deleted_job_leaves_nothing(
     operator.wait_idle()
     if not is_up:
         operator.kill()
+    told = warnings(api, job)
 
     job.delete()
 
     wait_for("all gone", lambda: True if not api.everything(job.namespace) else None, 60)
-    assert not [event for event in api.events(job.namespace, job.name) if event["type"] == "Warning"]
+    assert warnings(api, job) == told
+    assert bool(told) == (phase == "Failed")
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
 """Who may do what: jobs reach their own pods alone, and the operator never runs a command in any."""
 
-import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from dgl_operator.api import rbac
 from dgl_operator.runtime.kinds import Json
 from tests.integration.conftest import HOME, Submit
+from tests.support import audit
 from tests.support.api_server import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
+
+USER = f"system:serviceaccount:{HOME}:{ACCOUNT}"
 
 
 def may(api: ApiServer, namespace: str, account: str, verb: str, what: str, name: str = "") -> bool:
@@ -66,13 +64,11 @@ def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
     operator: OperatorProcess, submit: Submit
 ) -> None:
     """Every request of the account is one that the rules name; pods/exec is none of them."""
-    log = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
-    if not log:
-        pytest.skip("DGL_OPERATOR_AUDIT_LOG is not set: this cluster's audit log is out of reach")
+    audit.log()
     submit().reach("Completed")
     operator.wait_idle()
 
-    used = _requests(Path(log), f"system:serviceaccount:{HOME}:{ACCOUNT}")
+    used = _requests(USER)
 
     assert used
     assert not [each for each in used if each[1].startswith("pods/exec")]
@@ -91,14 +87,12 @@ def test_every_list_and_watch_of_children_is_filtered_by_the_server(
     operator: OperatorProcess, submit: Submit
 ) -> None:
     """Other people's pods never cross the wire (defect 17)."""
-    log = os.environ.get("DGL_OPERATOR_AUDIT_LOG")
-    if not log:
-        pytest.skip("DGL_OPERATOR_AUDIT_LOG is not set: this cluster's audit log is out of reach")
+    audit.log()
     submit().reach("Completed")
 
     looks = [
         event["requestURI"]
-        for event in _events(Path(log), f"system:serviceaccount:{HOME}:{ACCOUNT}")
+        for event in audit.requests(USER)
         if event["verb"] in ("list", "watch") and event["objectRef"]["resource"] != "dgljobs"
     ]
 
@@ -106,23 +100,12 @@ def test_every_list_and_watch_of_children_is_filtered_by_the_server(
     assert not [uri for uri in looks if "labelSelector=dgl-operator/job-name" not in uri]
 
 
-def _requests(log: Path, user: str) -> set[tuple[str, str, str]]:
+def _requests(user: str) -> set[tuple[str, str, str]]:
     """(group, resource, verb) of all requests that the user made and that were allowed."""
     found = set()
-    for event in _events(log, user):
+    for event in audit.requests(user):
         ref = event["objectRef"]
         name = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
         assert event.get("responseStatus", {}).get("code") != 403 or "quota" in str(event), event
         found.add((ref.get("apiGroup", ""), name, event["verb"]))
     return found
-
-
-def _events(log: Path, user: str) -> Iterator[Json]:
-    """Audit events of a user's requests for resources."""
-    with log.open() as lines:
-        for line in lines:
-            if user not in line:
-                continue
-            event = json.loads(line)
-            if event["user"].get("username") == user and (event.get("objectRef") or {}).get("resource"):
-                yield event

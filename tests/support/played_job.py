@@ -89,7 +89,11 @@ class PlayedJob:
         self.play("launcher", "Pending", ip="10.9.0.1", containers=[waiting()], init=init)
 
     def reach(self, phase: str) -> "PlayedJob":
-        """Play the job up to a phase."""
+        """Play the job up to a phase; a Failed one has failed in its training."""
+        if phase == "Failed":
+            self.reach("Training").play("launcher", "Failed", ip="10.9.0.1")
+            self.await_phase(phase)
+            return self
         steps: dict[str, Callable[[], object]] = {
             "Pending": lambda: None,
             "Starting": self.launcher_waits,

@@ -63,7 +63,9 @@ def main() -> None:
     if rank == 0:
         folder = Path(os.environ["DGL_OUTPUT_DIR"])
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save(model.module.state_dict(), folder / "model.pt")
+        written = folder / "model.pt"
+        torch.save(model.module.state_dict(), written)
+        print(f"wrote model.pt {hashlib.sha256(written.read_bytes()).hexdigest()}", flush=True)
 
 
 if __name__ == "__main__":
