@@ -34,7 +34,10 @@ def main() -> int:
     install.operator()
     job = submit()
     follow(job)
-    return conclude(job, time.monotonic() - start)
+    code = conclude(job, time.monotonic() - start)
+    if own:
+        say("take the cluster down: make cluster-down")
+    return code
 
 
 def say(text: str) -> None:
@@ -107,7 +110,6 @@ def conclude(job: Job, seconds: float) -> int:
     accuracy = ACCURACY.search(job.kubectl.logs(job.launcher))
     say(f"Completed, {accuracy[0] if accuracy else 'no accuracy in the log'}; {seconds:.0f} s in all")
     say(f"look around: export KUBECONFIG={os.environ['KUBECONFIG']}")
-    say("take the cluster down: make cluster-down")
     return 0 if accuracy else 1
 
 
