@@ -18,8 +18,8 @@ test: setup ## Everything: check, then integration and end-to-end tests on a rea
 integration: setup ## Operator process against the real API server
 	@.ci/test integration
 
-e2e: setup ## Jobs on the real node
-	@.ci/test e2e
+e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone to its end
+	@.ci/test e2e $(MODE)
 
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo
