@@ -19,7 +19,7 @@ integration: setup ## Operator process against the real API server
 	@.ci/test integration
 
 e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone to its end
-	@.ci/test e2e $(MODE)
+	@.ci/test e2e $(if $(findstring command,$(origin MODE)),$(MODE))
 
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo
@@ -36,7 +36,7 @@ cluster-down: setup ## Take it down without a trace
 generate: setup ## Write CRD, chart copy, RBAC rules, install.yaml and the API reference
 	@$(PYTHON) -m dgl_operator.api.generate
 
-modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the DGL-API example
+modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the examples
 	@$(PYTHON) -m tests.e2e.modern
 
 modern-formats: setup ## What DGL 2 reads of ours: its loader, GraphBolt, training (torch 2.2.1 + dgl 2.1.0)

@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
 def _up(places: Places, _: list[str]) -> None:
     given = other.given(places)
     if given is None:
+        other.refuse_registry()
         cluster.up(places)
         steps.note(f"export KUBECONFIG={places.kubeconfig}")
     else:
@@ -51,7 +52,7 @@ def _smoke(places: Places, _: list[str]) -> None:
 
 def _build_tools(places: Places, names: list[str]) -> None:
     """Build the named modules; of all only those that this host's kind of cluster needs."""
-    cluster_tools = ("kind",) if kind.chosen() else builds.NODE
+    cluster_tools = () if other.given(places) else ("kind",) if kind.chosen() else builds.NODE
     usual = (*builds.CLIENTS, *builds.CHECKS, *cluster_tools)
     builds.ensure(names or usual, places)
 
@@ -61,9 +62,11 @@ def _images(places: Places, names: list[str]) -> None:
 
 
 def _load(places: Places, names: list[str]) -> None:
-    """Build and load what is out of date; a cluster that the user brought holds its images already."""
+    """Build and load what is out of date; for a cluster that the user brought say what it must hold."""
     if other.given(places) is None:
         deliver.build(names, places, load=True)
+    else:
+        other.tell_images(names)
 
 
 def _kubeconfig(places: Places, _: list[str]) -> None:

@@ -1,22 +1,41 @@
 """A cluster that the user brought along by KUBECONFIG: it is asked whether it answers, and left alone."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster import builds, commands, images, steps
 from tests.cluster.places import Places
 
+PUBLIC = "docker.io"
+REGISTRY = "DGL_OPERATOR_REGISTRY"
+
 
 def given(places: Places) -> Path | None:
     """Return the kubeconfig of another cluster than ours, None when the user names none."""
     named = os.environ.get("KUBECONFIG", "")
-    if not named or Path(named).absolute() == places.kubeconfig:
+    if not named or Path(named).resolve() == places.kubeconfig.resolve():
         return None
     return Path(named).absolute()
 
 
+def registry() -> str:
+    """Return where the nodes get the project's images, as for the chart's `images.registry`."""
+    return (os.environ.get(REGISTRY) or PUBLIC).rstrip("/")
+
+
+def refuse_registry() -> None:
+    """Refuse a registry for our own node, which has its images from here under their public names.
+
+    Raises:
+        StepError: one is named.
+    """
+    if registry() != PUBLIC:
+        raise steps.StepError(f"{REGISTRY}={registry()} is for a cluster that KUBECONFIG names")
+
+
 def check(kubeconfig: Path, places: Places) -> None:
-    """Make sure that the cluster answers, and say what is the user's part.
+    """Make sure that the cluster answers.
 
     Raises:
         StepError: it does not answer.
@@ -28,7 +47,10 @@ def check(kubeconfig: Path, places: Places) -> None:
             *("--request-timeout=20s", "get", "--raw", "/readyz"),
         )
     steps.note("this cluster is yours: it is used as it is, and `down` does not touch it")
+
+
+def tell_images(names: Sequence[str]) -> None:
+    """Say which images are the user's part, those of every test when none is named."""
     steps.note("its nodes must be able to pull these images, or hold them already:")
-    registry = os.environ.get("DGL_OPERATOR_REGISTRY") or "docker.io"
-    for name in images.DEFAULT:
-        steps.note(f"  {images.IMAGE[name].tag.replace('docker.io', registry, 1)}")
+    for image in [images.IMAGE[name] for name in names or images.DEFAULT]:
+        steps.note(f"  {image.tag.replace(PUBLIC, registry(), 1)}")

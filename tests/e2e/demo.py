@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Iterable
 
+from tests.cluster import other
+from tests.cluster.places import Places
 from tests.e2e import install
 from tests.e2e.jobs import FINAL, Job, example
 from tests.e2e.kubectl import Kubectl, Refused, binary, wait_for
@@ -25,7 +27,7 @@ ACCURACY = re.compile(r"Test accuracy: .*")
 def main() -> int:
     """Run the demo; returns the exit code."""
     start = time.monotonic()
-    own = not os.environ.get("KUBECONFIG")
+    own = other.given(Places.here()) is None
     tool("up")
     tool("load")
     if own:

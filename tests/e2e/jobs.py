@@ -1,6 +1,5 @@
 """Jobs as the tests write and read them."""
 
-import os
 import tomllib
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,15 +8,16 @@ from typing import Any
 
 import yaml
 
+from tests.cluster import images
+from tests.cluster.other import registry
 from tests.e2e.kubectl import Kubectl, Object, wait_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"
 SCRIPTS = Path(__file__).parent / "scripts"
 VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-PUBLIC = "docker.io/dgloperator/"
-REGISTRY = os.environ.get("DGL_OPERATOR_REGISTRY") or "docker.io"
-"""Where the nodes get the project's images, as for the chart's `images.registry`."""
+PUBLIC = images.REGISTRY + "/"
+REGISTRY = registry()
 FINAL = ("Completed", "Failed")
 
 

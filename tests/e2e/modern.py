@@ -1,4 +1,4 @@
-"""`make modern`: the DGL-API example on torch 2.2.1 + dgl 2.1.0, and DGL's own 2.x example if it is given.
+"""`make modern`: examples on torch 2.2.1 + dgl 2.1.0, and DGL's own 2.x example if it is given.
 
 The pair comes from PyPI and takes 5 GB, too much for the gate; so it has this command. The result is
 written to docs/reference/modern-stack.md.
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.cluster import other
+from tests.cluster.places import Places
 from tests.e2e import install
 from tests.e2e.demo import say, tool
 from tests.e2e.jobs import ROOT, VERSION, Job, example, image, main_container, moment, set_flag
@@ -38,7 +40,7 @@ class Result:
 
 def main() -> int:
     """Build, run, write the page; the exit code says whether all jobs were Completed."""
-    own = not os.environ.get("KUBECONFIG")
+    own = other.given(Places.here()) is None
     tool("up")
     tool("load", "operator", "watcher-loop", "kubectl-download", "graphsage-modern")
     if own:

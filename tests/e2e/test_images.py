@@ -1,4 +1,6 @@
-"""The images that the cluster holds, and their sizes for docs/reference/figures.md."""
+"""The images that our node holds, and their sizes for docs/reference/figures.md."""
+
+import os
 
 import pytest
 
@@ -10,19 +12,21 @@ pytestmark = pytest.mark.e2e
 
 OURS = ("operator", "watcher-loop", "kubectl-download", "job", "graphsage")
 MIB = 1024 * 1024
-REPORTED = 360.0
-"""Seconds within which a kubelet has reported what images its node holds (5 min by default)."""
+REPORTED = 90.0
+"""Seconds within which a kubelet has reported a new image."""
 
 
 def sizes(kubectl: Kubectl) -> dict[str, int] | None:
-    """Bytes of each image of ours as the kubelets report them; None until all are reported."""
+    """Bytes of each image of ours as the kubelet reports them; None until all are reported."""
     held = [entry for node in kubectl.list("nodes") for entry in node["status"].get("images", [])]
     known = {name: entry["sizeBytes"] for entry in held for name in entry.get("names") or ()}
     found = {name: known.get(image(f"{name}:{VERSION}"), 0) for name in OURS}
     return found if all(found.values()) else None
 
 
-def test_the_nodes_tell_the_size_of_each_image(kubectl: Kubectl, measured: Figures) -> None:
-    """Written to the figures; an image of the same name that is not there would have failed its pods."""
-    for name, size in wait_for("all images reported by a node", lambda: sizes(kubectl), REPORTED).items():
-        measured.add(f"image-{name}", size / MIB, "MiB", f"image {name}, as its node reports it")
+def test_the_node_tells_the_size_of_each_image(operator: Kubectl, measured: Figures) -> None:
+    """Uncompressed on our node; nodes that pull them count otherwise, and tell of their 50 largest only."""
+    if not os.environ.get("DGL_OPERATOR_AUDIT_LOG"):  # tells our cluster from those of others
+        pytest.skip("sizes are measured on our own node")
+    for name, size in wait_for(f"sizes of {OURS}", lambda: sizes(operator), REPORTED).items():
+        measured.add(f"image-{name}", size / MIB, "MiB", f"image {name}, uncompressed")

@@ -22,6 +22,7 @@ from tests.e2e.test_examples import ABOVE_MAJORITY, WITHIN, ranks, trained
 pytestmark = pytest.mark.e2e
 
 VARIANTS = {
+    "dgl-api": "homogeneous",
     "parmetis": "heterogeneous",
     "dist-parmetis": "heterogeneous",
     "chunked-dgl-api": "heterogeneous",
@@ -83,7 +84,7 @@ def test_a_mode_partitions_proves_and_trains(
     assert accuracy >= majority + ABOVE_MAJORITY
     status = job.status()
     partition = status["partition"]
-    assert partition["method"] == ("metis" if name == "chunked-dgl-api" else "zoltan")
+    assert partition["method"] == ("metis" if name.endswith("dgl-api") else "zoltan")
     assert (partition["numParts"], partition["verified"]) == (2, True)
     assert 0 < float(partition["edgeCut"].removesuffix("%")) < 40
     assert partition["edgeCut"] in job.kubectl.run("get", "dgljob", name, "-o", "wide")
@@ -231,7 +232,7 @@ def _force(grace: str) -> tuple[str, ...]:
     return ("--force",) if grace == "0" else ()
 
 
-@pytest.mark.skipif(not ACCEPTED, reason="licence: ParMETIS is not free (README of images/job)")
+@pytest.mark.skipif(not ACCEPTED, reason="licence: ParMETIS is not free (docs/reference/images.md)")
 @pytest.mark.parametrize("name", ["parmetis", "dist-parmetis"])
 def test_parmetis_itself(submit: Submit, measured: Figures, one_process: OneProcess, name: str) -> None:
     """The modes' default back end, in the image built with the licence accepted; as good as one process."""

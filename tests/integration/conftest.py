@@ -28,7 +28,8 @@ def api() -> ApiServer:
     others = api.running_operators()
     if others and os.environ.get("DGL_OPERATOR_SHARED_CLUSTER") != "1":
         pytest.fail(
-            f"another operator would answer for these jobs, too: {', '.join(others)}; remove it first"
+            f"another operator would answer for these jobs, too: {', '.join(others)}; "
+            "`helm uninstall -n dgl-operator dgl-operator` removes that of `make demo`"
         )
     api.install_crd()
     api.install_account(HOME)

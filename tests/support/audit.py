@@ -23,7 +23,9 @@ def records(about: str = "") -> Iterator[dict[str, Any]]:
     """Records that contain a text; the server may be writing its last line just now."""
     with log().open() as lines:
         for line in lines:
-            if about in line and line.endswith("\n"):
+            if not line.endswith("\n"):
+                return  # its rest would come as a line of its own
+            if about in line:
                 yield json.loads(line)
 
 
