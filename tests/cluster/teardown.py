@@ -55,7 +55,11 @@ def end_processes(places: Places) -> None:
 
 def _contained() -> list[int]:
     """Return the processes of all pods."""
-    return [int(pid) for path in cgroups() for pid in (path / "cgroup.procs").read_text().split()]
+    found: list[int] = []
+    for path in cgroups():
+        with contextlib.suppress(OSError):  # a group that is going right now has none
+            found += [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
+    return found
 
 
 def cgroups() -> list[Path]:

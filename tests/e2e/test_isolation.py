@@ -103,7 +103,12 @@ def test_a_job_may_not_exec_into_the_pods_of_another(submit: Submit) -> None:
 @pytest.mark.parametrize("phase", ["Starting", "Partitioning", "Training"])
 def test_an_operator_restart_changes_nothing(submit: Submit, operator: Kubectl, phase: str) -> None:
     """Killed in each phase, the operator goes on: same pods, and the job completes."""
-    job = submit(tiny(f"restart-{phase.lower()}", "--do", "hang", "--seconds", "15"))
+    body = tiny(f"restart-{phase.lower()}", "--do", "hang", "--seconds", "15")
+    if phase == "Starting":  # otherwise over in a second; the partitioner has its worker's init containers
+        pod = body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]
+        image = pod["containers"][0]["image"]
+        pod["initContainers"] = [{"name": "slow", "image": image, "command": ["sleep", "10"]}]
+    job = submit(body)
     job.wait_phase(phase)
     before = {p["metadata"]["name"]: p["metadata"]["uid"] for p in job.kubectl.list("pods")}
 

@@ -101,7 +101,9 @@ def test_each_worker_has_its_part_alone_and_together_they_are_the_graph(
     submit: Submit, tmp_path: Path
 ) -> None:
     """DistParMETIS: parts taken from the workers' own disks hold against the chunked graph, for DGL too."""
-    job = submit(example("dist-parmetis", "own-parts"))
+    body = example("dist-parmetis", "own-parts")
+    body["spec"]["cleanPodPolicy"] = "None"
+    job = submit(body)
     job.wait_phase("Training", seconds=300)
 
     for part in (0, 1):

@@ -82,7 +82,7 @@ def test_the_address_files_are_whole_before_the_launcher_is_told(
         job.play(f"worker-{index}", "Running", ip=f"10.9.1.{index}", ready=True)
     wait_for("11 ready", lambda: True if "11 of 12" in job.condition("WorkersReady")["message"] else None)
     almost = _data(api, job.namespace)
-    before = _annotation(api, job.namespace)
+    before = wait_for("the annotation is settled", lambda: _settled(api, job.namespace))
 
     job.play("worker-11", "Running", ip="10.9.1.11", ready=False)
     wait_for("annotation", lambda: True if _annotation(api, job.namespace) != before else None)
@@ -102,6 +102,12 @@ def _data(api: ApiServer, namespace: str) -> dict[str, str]:
     found = api.get(Kind.CONFIG_MAP, namespace, "sage-config")
     assert found is not None
     return dict(found["data"])
+
+
+def _settled(api: ApiServer, namespace: str) -> str | None:
+    """The annotation after its second writing, a second after the first."""
+    found = _annotation(api, namespace)
+    return None if found.endswith(".first") else found
 
 
 def _annotation(api: ApiServer, namespace: str) -> str:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -139,10 +140,11 @@ class Pods:
         with self.started(*args, phase=phase, where=where, **env) as process:
             return self.finish(process)
 
-    def finish(self, process: subprocess.Popen[str], seconds: float = 60) -> "Done":
-        """Wait for the end of a started dglrun."""
+    def finish(self, process: subprocess.Popen[str], seconds: float = 240) -> "Done":
+        """Wait for the end of a started dglrun; its output goes on where `read_until` stopped."""
         start = time.monotonic()
-        output, _ = process.communicate(timeout=seconds)
+        output = _rest(process, seconds)
+        process.wait(ENDING_SECONDS)
         message = (self.root / "termination-log").read_text()
         return Done(process.returncode, output, message, time.monotonic() - start)
 
@@ -240,6 +242,18 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
         if text in line:
             return found
     raise AssertionError(f"{text!r} was never said:\n{found}")
+
+
+def _rest(process: subprocess.Popen[str], seconds: float) -> str:
+    """Read to the end, through the buffer that `read_until` has filled: communicate() would pass it by."""
+    stream, found = process.stdout, list[str]()
+    assert stream
+    reader = threading.Thread(target=lambda: found.append(stream.read()), daemon=True)
+    reader.start()
+    reader.join(seconds)
+    if reader.is_alive():
+        raise subprocess.TimeoutExpired(process.args, seconds)
+    return found[0]
 
 
 def _command_line(path: Path) -> str:

@@ -23,7 +23,7 @@ class OperatorProcess:
 
     def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str) -> None:
         self.log = log
-        self._health, self._metrics = _free_port(), _free_port()
+        self._health, self._metrics = _free_ports()
         argv = [
             *(sys.executable, "-m", "dgl_operator", "--namespace", namespace, "--log-format", "plain"),
             *("--health-probe-bind-address", f"127.0.0.1:{self._health}"),
@@ -101,8 +101,9 @@ def _get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def _free_ports() -> tuple[int, int]:
+    """Two different ones: the first is held until the second is known."""
+    with socket.socket() as one, socket.socket() as other:
+        for listener in (one, other):
+            listener.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]

@@ -51,10 +51,20 @@ exec "$(dirname "$0")/wrap" "$pod" /bin/sh -c "$*"
 """
 
 
+def remove_strays() -> None:
+    """Take down what killed runs left: bridges `d<pid>` and namespaces `dglrun<pid>-<n>`."""
+    for path in (*Path("/sys/class/net").glob("d*"), *Path("/run/netns").glob("dglrun*-*")):
+        found = re.fullmatch(r"(?:d|dglrun)(\d+)(-\d+)?", path.name)
+        if found and not Path("/proc", found[1]).exists():
+            kind = ("netns", "del") if found[2] else ("link", "del")
+            subprocess.run(["ip", *kind, path.name], check=False, capture_output=True)
+
+
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
     """Two namespaces on a bridge of this machine; gives the prefix of their names."""
     prefix, bridge = f"dglrun{os.getpid()}-", f"d{os.getpid()}"
+    remove_strays()
 
     def ip(*argv: str) -> None:
         subprocess.run(["ip", *argv], check=True, capture_output=True)

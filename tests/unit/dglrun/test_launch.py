@@ -101,9 +101,12 @@ def test_a_single_worker_works(pods_of: PodsOf) -> None:
 )
 def test_the_first_rank_that_fails_ends_the_run(pods: Pods, how: str, code: int, words: str) -> None:
     """Code, worker, rank and last words are told; exit handlers that hang do not matter (defect 1)."""
-    script = pods.script(TRAIN + HANG + f"time.sleep(0.2)\nif rank == 1:\n    {how}\nhang()\n")
+    fails = f"if rank == 1:\n    print('now', flush=True)\n    {how}\n"
+    script = pods.script(TRAIN + HANG + f"time.sleep(0.2)\n{fails}hang()\n")
 
-    done = pods.run(*flags(script))
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] now")
+        done = pods.finish(process)
 
     assert done.code == code, done.output
     assert done.seconds < LIMIT

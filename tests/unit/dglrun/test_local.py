@@ -10,6 +10,7 @@ from dglrun import local
 from dglrun.outcome import RunError
 from dglrun.steps import Run
 from tests.support.dglrun_pods import eventually
+from tests.support.processes import is_over
 
 STUBBORN = """
 import subprocess, sys, time
@@ -31,7 +32,7 @@ def test_a_command_past_its_deadline_is_ended_with_its_children(tmp_path: Path) 
 
     assert (failure.value.code, failure.value.words) == (124, "working")
     assert time.monotonic() - start < 30
-    eventually("the child's end", lambda: _is_over(int(child.read_text())))
+    eventually("the child's end", lambda: is_over(int(child.read_text())))
 
 
 def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
@@ -40,12 +41,3 @@ def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
 
     with pytest.raises(RunError, match=r"partitioning ended with exit code 7"):
         local.run(step, lambda line: None)
-
-
-def _is_over(pid: int) -> bool:
-    """Gone, or dead and waiting for whoever adopted it."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return True
-    return status.rpartition(")")[2].split()[0] == "Z"

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.support.dglrun_pods import Done, Pods, eventually, read_until
+from tests.support.processes import is_over
 from tests.unit.dglrun.conftest import PodsOf
 
 FLAGS = ("-g", "tiny", "--num-partitions", "2", "--workspace", "ws", "--dataset-dir", "dataset")
@@ -208,16 +209,8 @@ def test_sigterm_ends_the_partition_script_with_us(pods: Pods) -> None:
         process.send_signal(signal.SIGTERM)
         done = pods.finish(process)
 
-    def is_gone() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - a zombie that init has not yet reaped
-            return stat.read().split()[2] == "Z"
-
     assert done.code == 143
-    eventually("the child is gone", is_gone)
+    eventually("the child is gone", lambda: is_over(pid))
 
 
 def test_progress_of_the_partition_is_reported(pods: Pods) -> None:

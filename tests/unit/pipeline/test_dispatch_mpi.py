@@ -69,13 +69,16 @@ def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
 
 
 DIES = """
-import os, signal
+import os, signal, time
 if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
     from dglrun.distribute.stages import Work
     finish = Work.finish
     def dying(self, stage, facts=None):
         finish(self, stage, facts)
         if stage == "node:n0/feat":
+            other, until = self.folder.parent / ".dglrun-dispatch-0/state.json", time.monotonic() + 30
+            while stage not in other.read_text() and time.monotonic() < until:
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
     Work.finish = dying
 """

@@ -189,7 +189,7 @@ def test_an_api_server_that_restarts_is_waited_out(server: ApiServer, tmp_path: 
 def test_the_deadline_names_who_was_waited_for(server: ApiServer, tmp_path: Path, mode: str) -> None:
     """Exit 124 with the pods that were missing and why."""
     hosts = builders.workers(7)
-    watcher = Watcher(server, tmp_path, mode, WATCHER_EXPECTED="7", WATCHER_TIMEOUT_SECONDS="1")
+    watcher = Watcher(server, tmp_path, mode, WATCHER_EXPECTED="7", WATCHER_TIMEOUT_SECONDS="4")
     for host in hosts:
         server.put_pod(host.name, **builders.unready(host.ip))
     builders.publish(watcher.file, hosts)
@@ -197,7 +197,7 @@ def test_the_deadline_names_who_was_waited_for(server: ApiServer, tmp_path: Path
     code, _, err = watcher.end(10)
 
     assert code == 124
-    assert f"not done after 1 s: 0 of 7 {mode}, waiting for job-worker-0 (Running, not Ready)" in err
+    assert f"not done after 4 s: 0 of 7 {mode}, waiting for job-worker-0 (Running, not Ready)" in err
     assert "and 2 more" in err
 
 
@@ -217,11 +217,11 @@ def test_living_pods_are_waited_for_without_a_deadline(server: ApiServer, tmp_pa
     """The deadline of appearance does not touch pods that are there but slow."""
     hosts = builders.workers(1)
     server.put_pod("job-worker-0", **builders.unready(hosts[0].ip))
-    watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="1", WATCHER_APPEAR_TIMEOUT_SECONDS="1")
+    watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="1", WATCHER_APPEAR_TIMEOUT_SECONDS="4")
     builders.publish(watcher.file, hosts)
 
     with pytest.raises(subprocess.TimeoutExpired):
-        watcher.process.wait(2)
+        watcher.process.wait(6)
     builders.make_ready(server, hosts)
 
     assert watcher.end()[0] == 0
@@ -272,7 +272,7 @@ def test_sigterm_ends_it_at_once(server: ApiServer, tmp_path: Path) -> None:
     code, _, err = watcher.end(10)
 
     assert (code, err) == (143, "watcher-loop: ended by a signal\n")
-    assert time.monotonic() - before < 1
+    assert time.monotonic() - before < 5
 
 
 def test_hundreds_of_workers_are_watched_in_little_memory(server: ApiServer, tmp_path: Path) -> None:
