@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from dglrun.assign import IMBALANCE
 from dglrun.config import RunConfig
 from dglrun.contract import names, report
 from dglrun.contract.hostfile import Host
@@ -29,7 +30,6 @@ CHEAP_BYTES = 2 << 30
 """Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
 SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
 METADATA = "metadata.json"
-IMBALANCE = "1.05"
 
 
 def in_partitioner(config: RunConfig) -> tuple[Phase, ...]:
@@ -242,7 +242,7 @@ def _assign_rank(config: RunConfig) -> Argv:
         *("--in-dir", config.chunked_graph or "", "--metadata-filename", METADATA),
         *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
         *("--backend", config.assigner, "--balance", config.partition_balance),
-        *("--imbalance", IMBALANCE, "--seed", str(config.partition_seed)),
+        *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
     )
 
 

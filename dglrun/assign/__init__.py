@@ -2,3 +2,6 @@
 
 Whatever the method, the result is `<ntype>.txt` for every node type and partition_meta.json.
 """
+
+IMBALANCE = 1.05
+"""The largest part over the mean that is asked for by default."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dglrun.assign import files, score, whole
+from dglrun.assign import IMBALANCE, files, score, whole
 from dglrun.assign.errors import BackendFailedError, BackendMissingError
 from dglrun.assign.files import AssignmentMeta, Parts
 from dglrun.assign.weights import Balance
@@ -36,7 +36,6 @@ ALLOWED = {
     Mode.DIST_PARMETIS: RANKS,
 }
 DAY = 86400.0
-IMBALANCE = 1.05
 TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
 

@@ -34,7 +34,8 @@ def open_file(path: Path) -> Any:
     try:
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
         if (wide := file.metadata.num_columns) > BUFFERS // BUFFER:
-            return pq.ParquetFile(path, pre_buffer=False, buffer_size=max(BUFFERS // wide, 1 << 12))
+            small = max(BUFFERS // wide, 1 << 12)
+            return pq.ParquetFile(path, metadata=file.metadata, pre_buffer=False, buffer_size=small)
         return file
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: is not a parquet file: {error}") from None

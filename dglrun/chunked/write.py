@@ -55,8 +55,8 @@ def _table_writer(file: Any, layout: str, schema: Any, delimiter: str) -> Any:
     return pq.ParquetWriter(file, schema, compression="snappy")
 
 
-def _blocks(rows: Array) -> Iterable[Array]:
-    return (rows[at : at + BLOCK_ROWS] for at in range(0, len(rows), BLOCK_ROWS))
+def _blocks(rows: Array, block: int = BLOCK_ROWS) -> Iterable[Array]:
+    return (rows[at : at + block] for at in range(0, len(rows), block))
 
 
 def feature_file(path: Path, layout: str, rows: Array) -> None:
@@ -73,8 +73,8 @@ def feature_file(path: Path, layout: str, rows: Array) -> None:
     field = pa.field("vector", kind if rows.ndim == 1 else pa.list_(kind))
     schema = pa.schema([field], metadata={"shape": str(tuple(rows.shape))})
     with path.open("wb") as file, pq.ParquetWriter(file, schema, use_dictionary=False) as writer:
-        for at in range(0, len(rows), block := max(1, BLOCK_VALUES // max(1, _width(rows)))):
-            writer.write_table(pa.Table.from_arrays([_vectors(rows[at : at + block])], schema=schema))
+        for block in _blocks(rows, max(1, BLOCK_VALUES // max(1, _width(rows)))):
+            writer.write_table(pa.Table.from_arrays([_vectors(block)], schema=schema))
 
 
 def _vectors(block: Array) -> Any:

@@ -1,6 +1,6 @@
 """A chunked graph from ParMETIS's text: the way back of `text`, for who has only the text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,24 @@ class Rows:
             row -= lines
         raise IndexError(row)
 
-    def refuse(self, wrong: npt.NDArray[np.bool_], expected: str, column: int) -> None:
-        """Raise for the first wrong row.
+    def require(self, column: int, what: str, limit: int) -> None:
+        """Refuse a column with a value that is not in 0..limit-1.
 
         Raises:
             DataError: there is one; names file and line.
         """
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        values = self.table[:, column]
+        wrong = np.flatnonzero((values < 0) | (values >= limit))
+        self.refuse(wrong, f"{what} from 0 to {limit - 1}", column)
+
+    def refuse(self, wrong: npt.NDArray[np.intp], expected: str, column: int) -> None:
+        """Raise for the first of the wrong rows.
+
+        Raises:
+            DataError: there is one; names file and line.
+        """
+        if len(wrong):
+            row = int(wrong.min())
             raise DataError(f"{self.line(row)}: expected {expected}, got {self.table[row, column]}")
 
 
@@ -74,7 +84,7 @@ def from_text(
     counts = _node_counts(_read(node_files, weights + 2, nodes, stats), ntypes)
     ids = IdMap.of(ntypes, counts)
     if is_listed:
-        listed = _read(_listed(folder / f"{stem}_efiles.txt"), 2, edges, stats)
+        listed = _read(_edge_list(folder, stem), 2, edges, stats)
         table = _typed(listed, etypes, ids)
     else:
         table = _read([folder / f"{stem}_edges.txt"], 4, edges, stats)
@@ -93,13 +103,17 @@ def _stats(path: Path) -> tuple[int, int, int]:
     return int(rows[0, 0]), int(rows[0, 1]), int(rows[0, 2])
 
 
-def _listed(path: Path) -> list[Path]:
-    """Files that a list names, one in each line before the first blank; relative ones lie beside it."""
+def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text().splitlines()
+        return path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    return [path.parent / line.split()[0] for line in lines if line.strip()]
+
+
+def _edge_list(folder: Path, stem: str) -> list[Path]:
+    """The edge files, one in each line before the first blank; relative ones lie beside the list."""
+    lines = _lines(folder / f"{stem}_efiles.txt")
+    return [folder / line.split()[0] for line in lines if line.strip()]
 
 
 def _node_list(folder: Path, stem: str) -> list[Path]:
@@ -108,15 +122,16 @@ def _node_list(folder: Path, stem: str) -> list[Path]:
     Raises:
         DataError: a line is not `path start end`, or begins elsewhere than the one before ended.
     """
-    path, ended = folder / f"{stem}_nfiles.txt", 0
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    path, ended, found = folder / f"{stem}_nfiles.txt", 0, []
+    for number, line in enumerate(_lines(path), 1):
         words = line.split()
         if len(words) != 3 or not all(word.isdecimal() for word in words[1:]):
             raise DataError(f"{path}: line {number}: expected 'path start end', got {line!r}")
         if int(words[1]) != ended:
             raise DataError(f"{path}: line {number}: expected start {ended}, got {words[1]}")
         ended = int(words[2])
-    return _listed(path)
+        found.append(folder / words[0])
+    return found
 
 
 def _read(paths: Sequence[Path], columns: int, rows: int | None, stats: Path) -> Rows:
@@ -147,11 +162,11 @@ def _joined(one: Rows, other: Rows) -> Rows:
 
 def _node_counts(rows: Rows, ntypes: Sequence[str]) -> list[int]:
     kinds = rows.table[:, 0]
-    rows.refuse((kinds < 0) | (kinds >= len(ntypes)), f"a node type from 0 to {len(ntypes) - 1}", 0)
+    rows.require(0, "a node type", len(ntypes))
     counts = np.bincount(kinds, minlength=len(ntypes))
     wanted = np.concatenate([np.arange(count) for count in counts])
     wrong = (np.diff(kinds, prepend=0) < 0) | (rows.table[:, -1] != wanted)
-    rows.refuse(wrong, "nodes by type and type-wise ID", -1)
+    rows.refuse(np.flatnonzero(wrong), "nodes by type and type-wise ID", -1)
     return [int(count) for count in counts]
 
 
@@ -161,36 +176,27 @@ def _typed(rows: Rows, etypes: Sequence[str], ids: IdMap) -> Rows:
     Raises:
         DataError: two edge types join the same node types, or none joins those of an edge.
     """
-    kinds: dict[tuple[int, int], int] = {}
+    types = len(ids.offsets) - 1
+    kinds = np.full((types, types), -1, np.int64)
     for at, etype in enumerate(etypes):
         src, _, dst = etype.split(":")
         ends = (ids.type_id(src), ids.type_id(dst))
-        if ends in kinds:
+        if kinds[ends] >= 0:
             first = etypes[kinds[ends]]
             raise DataError(
                 f"the two-list form has no edge types: {first} and {etype} join the same node types"
             )
         kinds[ends] = at
-    limit = f"a node from 0 to {ids.total - 1}"
     for column in (0, 1):
-        rows.refuse((rows.table[:, column] < 0) | (rows.table[:, column] >= ids.total), limit, column)
-    return Rows(_with_types(rows, kinds, ids), rows.files)
-
-
-def _with_types(rows: Rows, kinds: Mapping[tuple[int, int], int], ids: IdMap) -> Ints:
-    types = len(ids.offsets) - 1
-    lookup = np.full((types, types), -1, np.int64)
-    for ends, kind in kinds.items():
-        lookup[ends] = kind
-    found = lookup[ids.to_typed(rows.table[:, 0])[0], ids.to_typed(rows.table[:, 1])[0]]
-    rows.refuse(found < 0, "ends that one of the edge types joins", 1)
-    return np.column_stack([rows.table, np.full(len(found), -1), found])
+        rows.require(column, "a node", ids.total)
+    found = kinds[ids.to_typed(rows.table[:, 0])[0], ids.to_typed(rows.table[:, 1])[0]]
+    rows.refuse(np.flatnonzero(found < 0), "ends that one of the edge types joins", 1)
+    return Rows(np.column_stack([rows.table, np.full(len(found), -1), found]), rows.files)
 
 
 def _refuse_edges(rows: Rows, nodes: int, etypes: Sequence[str]) -> None:
     for column, limit, what in ((0, nodes, "a node"), (1, nodes, "a node"), (3, len(etypes), "an edge type")):
-        values = rows.table[:, column]
-        rows.refuse((values < 0) | (values >= limit), f"{what} from 0 to {limit - 1}", column)
+        rows.require(column, what, limit)
 
 
 def _relation(rows: Rows, kind: int, etype: str, ids: IdMap, is_listed: bool) -> Ints:
@@ -198,16 +204,12 @@ def _relation(rows: Rows, kind: int, etype: str, ids: IdMap, is_listed: bool) ->
     at = np.flatnonzero(rows.table[:, 3] == kind)
     if not is_listed:
         at = at[np.argsort(rows.table[at, 2], kind="stable")]
-        given = rows.table[at, 2]
-        wrong = np.zeros(len(rows.table), bool)
-        wrong[at] = given != np.arange(len(at))
+        wrong = at[rows.table[at, 2] != np.arange(len(at))]
         rows.refuse(wrong, f"edge IDs of {etype} from 0 to {len(at) - 1}, each once", 2)
     src, _, dst = etype.split(":")
     columns = []
     for column, ntype in ((0, src), (1, dst)):
         types, own = ids.to_typed(rows.table[at, column])
-        wrong = np.zeros(len(rows.table), bool)
-        wrong[at] = types != ids.type_id(ntype)
-        rows.refuse(wrong, f"an edge of {etype} with its end in {ntype}", column)
+        rows.refuse(at[types != ids.type_id(ntype)], f"an edge of {etype} with its end in {ntype}", column)
         columns.append(own)
     return np.stack(columns, axis=1)

@@ -24,6 +24,11 @@ def registry() -> str:
     return (os.environ.get(REGISTRY) or PUBLIC).rstrip("/")
 
 
+def pulled(text: str) -> str:
+    """Return a text with the project's images under the names by which the nodes get them."""
+    return text.replace(images.REGISTRY, images.REGISTRY.replace(PUBLIC, registry()))
+
+
 def refuse_registry() -> None:
     """Refuse a registry for our own node, which has its images from here under their public names.
 
@@ -53,4 +58,4 @@ def tell_images(names: Sequence[str]) -> None:
     """Say which images are the user's part, those of every test when none is named."""
     steps.note("its nodes must be able to pull these images, or hold them already:")
     for image in [images.IMAGE[name] for name in names or images.DEFAULT]:
-        steps.note(f"  {image.tag.replace(PUBLIC, registry(), 1)}")
+        steps.note(f"  {pulled(image.tag)}")

@@ -9,21 +9,20 @@ from typing import Any
 import yaml
 
 from tests.cluster import images
-from tests.cluster.other import registry
+from tests.cluster.other import pulled, registry
 from tests.e2e.kubectl import Kubectl, Object, wait_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"
 SCRIPTS = Path(__file__).parent / "scripts"
 VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-PUBLIC = images.REGISTRY + "/"
 REGISTRY = registry()
 FINAL = ("Completed", "Failed")
 
 
 def example(name: str, job: str | None = None, extra_args: tuple[str, ...] = ()) -> Object:
     """An example of manifests/examples, under another name and with more arguments if asked for."""
-    body: Object = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text().replace(PUBLIC, image("")))
+    body: Object = yaml.safe_load(pulled((EXAMPLES / f"{name}.yaml").read_text()))
     body["metadata"]["name"] = job or body["metadata"]["name"]
     main_container(body, "Launcher")["args"].extend(extra_args)
     return body
@@ -31,13 +30,19 @@ def example(name: str, job: str | None = None, extra_args: tuple[str, ...] = ())
 
 def image(name: str) -> str:
     """The full name of an image of the project, on the registry of this run."""
-    return f"{REGISTRY}/dgloperator/{name}"
+    return pulled(f"{images.REGISTRY}/{name}")
 
 
 def main_container(body: Object, role: str) -> Object:
     """The container of a role that the operator drives."""
     container: Object = body["spec"]["dglReplicaSpecs"][role]["template"]["spec"]["containers"][0]
     return container
+
+
+def set_image(body: Object, name: str) -> None:
+    """Take an image of the project in launcher and workers."""
+    for role in ("Launcher", "Worker"):
+        main_container(body, role)["image"] = image(name)
 
 
 def set_flag(body: Object, flag: str, value: str) -> None:

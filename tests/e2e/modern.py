@@ -18,12 +18,12 @@ from tests.cluster import other
 from tests.cluster.places import Places
 from tests.e2e import install
 from tests.e2e.demo import say, tool
-from tests.e2e.jobs import ROOT, VERSION, Job, example, image, main_container, moment, set_flag
+from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_flag, set_image
 from tests.e2e.kubectl import Kubectl, Object, wait_for
 
 NAMESPACE = "dgl-modern"
 SUFFIX = "-modern"
-IMAGE = image(f"graphsage:{VERSION}{SUFFIX}")
+IMAGE = f"graphsage:{VERSION}{SUFFIX}"
 EXAMPLE_SHA256 = "326044afaed070a59c3c0b9959e4f2e34858149eff64f8b97dd1911e22013041"
 PAGE = ROOT / "docs" / "reference" / "modern-stack.md"
 SECONDS = 1200
@@ -76,16 +76,14 @@ def jobs(kubectl: Kubectl) -> Iterator[tuple[str, Object, str]]:
 def modern(name: str, *script_args: str) -> Object:
     """The DGL-API example with the modern image."""
     body = example("dgl-api", name, extra_args=("--", *script_args) if script_args else ())
-    for role in ("Launcher", "Worker"):
-        main_container(body, role)["image"] = IMAGE
+    set_image(body, IMAGE)
     return body
 
 
 def by_graphbolt(name: str) -> Object:
     """An example on the chunked graph; its parts get GraphBolt's form, and its training samples from it."""
     body = example(name, f"bolt-{name}")
-    for role in ("Launcher", "Worker"):
-        main_container(body, role)["image"] = IMAGE
+    set_image(body, IMAGE)
     args = main_container(body, "Launcher")["args"]
     at = args.index("--") if "--" in args else len(args)
     args[at:] = ["--use-graphbolt", "--", "--use_graphbolt", *args[at + 1 :]]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
-from tests.e2e.jobs import ROOT, VERSION, Job, example, image, main_container, moment
+from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_image
 from tests.e2e.kubectl import Object, wait_for
 from tests.e2e.test_examples import ABOVE_MAJORITY, WITHIN, ranks, trained
 
@@ -241,8 +241,7 @@ def test_parmetis_itself(submit: Submit, measured: Figures, one_process: OneProc
     body = example(name, f"real-{name}")
     launcher = main_container(body, "Launcher")
     launcher["args"] = [arg for arg in launcher["args"] if "--partition-backend" not in arg]
-    for role in ("Launcher", "Worker"):
-        main_container(body, role)["image"] = image(f"graphsage:{VERSION}-parmetis")
+    set_image(body, f"graphsage:{VERSION}-parmetis")
     job = submit(body)
 
     accuracy, majority, _log = trained(job)

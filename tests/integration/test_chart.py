@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.jobs import PUBLIC, REGISTRY, image
+from tests.cluster.other import pulled
+from tests.e2e.jobs import REGISTRY, image
 from tests.e2e.kubectl import Kubectl, Object, Refused, binary, call, wait_for
 from tests.support.api_server import CRD, ApiServer
 from tests.unit.api.cases import ROOT, a_job
@@ -204,9 +205,9 @@ def may(kubectl: Kubectl, account: str, verb: str, what: str) -> bool:
 
 
 @pytest.fixture
-def one_file(api: ApiServer, tmp_path: Path) -> Iterator[Path]:
+def one_file(kubectl: Kubectl, tmp_path: Path) -> Iterator[Path]:
     """manifests/install.yaml; what it brought goes with the test, what was there before stays."""
-    source = (ROOT / "manifests" / "install.yaml").read_text().replace(PUBLIC, image(""))
+    source = pulled((ROOT / "manifests" / "install.yaml").read_text())
     there = Kubectl("dgl-operator")
     bodies = [(body, body["kind"], body["metadata"]["name"]) for body in yaml.safe_load_all(source)]
     absent = [body for body, kind, name in bodies if there.get(kind, name) is None]
@@ -217,7 +218,6 @@ def one_file(api: ApiServer, tmp_path: Path) -> Iterator[Path]:
     brought.write_text(yaml.safe_dump_all(absent))
     yield whole
     call(binary("kubectl"), "delete", "--ignore-not-found", "-f", str(brought))
-    restore_crd(api)
 
 
 def test_the_one_file_install_runs_a_job(kubectl: Kubectl, one_file: Path) -> None:

@@ -19,7 +19,7 @@ from dglrun.chunked import write
 from dglrun.chunked.metadata import ChunkedGraph
 from dglrun.mpi import command, libraries
 from dglrun.mpi.cyclic import Cyclic
-from tests.support.processes import is_over
+from tests.cluster.daemons import running
 from tests.unit.pipeline.heterographs import Toy, a_toy, random_toys
 
 ROOT = Path(__file__).parents[3]
@@ -64,9 +64,9 @@ BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
 def gone_within(seconds: float, processes: list[Path]) -> bool:
     """Whether two processes were there and both end in time: mpirun signals them and does not wait."""
     deadline = time.monotonic() + seconds
-    while not all(is_over(int(path.name)) for path in processes) and time.monotonic() < deadline:
+    while any(running(int(path.name)) for path in processes) and time.monotonic() < deadline:
         os.sched_yield()
-    return len(processes) == 2 and all(is_over(int(path.name)) for path in processes)
+    return len(processes) == 2 and not any(running(int(path.name)) for path in processes)
 
 
 def partition(
