@@ -52,7 +52,7 @@ class View:
             InvalidJob: the job has another shape.
         """
         job = DGLJob.parse(raw)
-        seen = Observed.of(children, raw["metadata"]["uid"])
+        seen = Observed.of(children, raw["metadata"]["uid"], raw["metadata"]["name"])
         return cls(job, seen, report.read(seen.report(names.report(raw["metadata"]["name"]))))
 
     def decide(self) -> Decision:
@@ -183,7 +183,8 @@ class Reconciler:
         if not decision.phase.is_final:
             problem, recheck = self._provide(view, decision)
             decision = _with_problem(decision, problem, view.job.status)
-            seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
+            children = self._store.children(Key.of_job(raw))
+            seen = Observed.of(children, raw["metadata"]["uid"], raw["metadata"]["name"])
         outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
         for pod in decision.drop:
             self._cluster.delete(Kind.POD, Place(raw["metadata"]["namespace"], pod.name, pod.uid))
