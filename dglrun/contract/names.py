@@ -47,6 +47,7 @@ DGL_PORT_NAME = "dglserver"
 
 MAX_JOB_NAME = 51
 """`<job>-partitioner` is a label value of at most 63 characters."""
+_INDEX_DIGITS = 9
 
 
 class Role(Enum):
@@ -114,3 +115,14 @@ def report(job: str) -> str:
 def service(job: str) -> str:
     """The headless Service that gives the pods stable names."""
     return job
+
+
+def role_of(job: str, pod: str) -> tuple[Role, int] | None:
+    """Role and worker index of a pod from its name, None for a name that the job gives to no pod."""
+    if pod == launcher(job):
+        return Role.LAUNCHER, 0
+    if pod == partitioner(job):
+        return Role.PARTITIONER, 0
+    index = pod.removeprefix(worker(job, 0)[:-1])
+    is_index = index.isascii() and index.isdigit() and len(index) <= _INDEX_DIGITS
+    return (Role.WORKER, int(index)) if is_index and worker(job, int(index)) == pod else None

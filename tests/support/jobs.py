@@ -160,7 +160,7 @@ def workers_of(job: DGLJob, phase: str = "Running", **status: Any) -> list[Json]
 
 def observed(job: DGLJob, *children: Json) -> Observed:
     """What is seen of the job when these are its children."""
-    return Observed.of(children, str(job.metadata["uid"]))
+    return Observed.of(children, str(job.metadata["uid"]), str(job.metadata["name"]))
 
 
 def a_child(body: Mapping[str, Any], uid: str, version: int = 1) -> Json:

@@ -1,7 +1,8 @@
 """What is seen of a job's children, read once into values, so that no decision digs in nested dictionaries.
 
 Containers are judged one by one: a pod with sidecars stays Running after its main container has ended,
-and ends Failed when a sidecar does (pod phase, KEP-753).
+and ends Failed when a sidecar does (pod phase, KEP-753). Reads raw and `reduced` objects alike. What a pod
+is in the job follows from its name, which nobody can change, and never from its labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dgl_operator.domain import fields
 from dglrun.contract import names
 from dglrun.contract.address import ipv4
 from dglrun.contract.names import Role
@@ -100,24 +102,22 @@ class Pod:
 
 @dataclass(frozen=True)
 class Observed:
-    """All children of one job that carry its UID.
+    """All children of one job that carry its UID and a name that it gives.
 
     Attributes:
         pods: Sorted by role and integer index.
-        objects: The other children by (kind, name), as the API server stores them.
+        objects: The other children by (kind, name), as they are stored.
     """
 
     pods: tuple[Pod, ...] = ()
     objects: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, children: Iterable[Mapping[str, Any]], uid: str) -> "Observed":
-        """Sort the children of the job with this UID; what another owner has is not seen."""
+    def of(cls, children: Iterable[Mapping[str, Any]], uid: str, job_name: str) -> "Observed":
+        """Sort the children of the job with this UID and name; all others are ignored."""
         own = [child for child in children if controller_uid(child) == uid]
-        pods = [_pod(child) for child in own if child["kind"] == "Pod"]
-        others = {
-            (child["kind"], child["metadata"]["name"]): child for child in own if child["kind"] != "Pod"
-        }
+        pods = [_pod(child, *place) for child in own if (place := _place(child, job_name))]
+        others = {(child["kind"], _name(child)): child for child in own if child["kind"] != "Pod"}
         return cls(tuple(sorted(pods, key=lambda pod: (pod.role.value, pod.index))), others)
 
     def of_role(self, role: Role) -> tuple[Pod, ...]:
@@ -130,29 +130,37 @@ class Observed:
 
     def report(self, name: str) -> Mapping[str, str]:
         """Data of the report ConfigMap, empty while there is none."""
-        return self.objects.get(("ConfigMap", name), {}).get("data") or {}
+        return fields.mapping(self.objects.get(("ConfigMap", name), {}).get("data"))
 
 
 def controller_uid(child: Mapping[str, Any]) -> str | None:
     """UID of the controller that owns the object, None without one."""
-    owners = child["metadata"].get("ownerReferences") or ()
-    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
+    owners = fields.items(fields.mapping(child.get("metadata")).get("ownerReferences"))
+    return next((fields.text(owner.get("uid")) for owner in owners if owner.get("controller") is True), None)
 
 
-def _pod(raw: Mapping[str, Any]) -> Pod:
-    metadata, status = raw["metadata"], raw.get("status") or {}
-    labels = metadata.get("labels") or {}
-    main = _by_name(status.get("containerStatuses")).get(_main_container(raw), {})
-    everyone = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+def _name(child: Mapping[str, Any]) -> str:
+    return fields.text(fields.mapping(child.get("metadata")).get("name"))
+
+
+def _place(child: Mapping[str, Any], job_name: str) -> tuple[Role, int] | None:
+    return names.role_of(job_name, _name(child)) if child["kind"] == "Pod" else None
+
+
+def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
+    metadata, status = fields.mapping(raw.get("metadata")), fields.mapping(raw.get("status"))
+    containers = fields.items(status.get("containerStatuses"))
+    main = _by_name(containers).get(_main_container(raw), {})
+    everyone = [*fields.items(status.get("initContainerStatuses")), *containers]
     return Pod(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        role=Role(labels[names.LABEL_REPLICA_TYPE]),
-        index=_index(labels.get(names.LABEL_INDEX, "0")),
-        phase=status.get("phase") or "Pending",
-        ip=ipv4(status),
+        name=_name(raw),
+        uid=fields.text(metadata.get("uid")),
+        role=role,
+        index=index,
+        phase=fields.text(status.get("phase")) or "Pending",
+        ip=_ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
-        deleting="deletionTimestamp" in metadata,
+        deleting=metadata.get("deletionTimestamp") is not None,
         begun=any(_has_run(container) for container in everyone),
         main_started=_has_run(main),
         main_end=_end(main),
@@ -160,59 +168,73 @@ def _pod(raw: Mapping[str, Any]) -> Pod:
         first_failure=_first_failure(everyone),
         disruption=_disruption(status),
         invalid_image=_invalid_image(everyone),
-        problem=_problem(metadata["name"], status, everyone),
-        config_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_CONFIG_HASH),
+        problem=_problem(_name(raw), status, everyone),
+        config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
     )
+
+
+def _annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(fields.mapping(raw.get("metadata")).get("annotations"))
+
+
+def _containers(raw: Mapping[str, Any]) -> list[str]:
+    listed = fields.items(fields.mapping(raw.get("spec")).get("containers"))
+    return [fields.text(each.get("name")) for each in listed]
 
 
 def _main_container(raw: Mapping[str, Any]) -> str:
     """Name of the main container as it was rendered; webhooks may have put theirs before it."""
-    annotations = raw["metadata"].get("annotations") or {}
-    return str(annotations.get(names.ANNOTATION_MAIN) or raw["spec"]["containers"][0]["name"])
+    return fields.text(_annotations(raw).get(names.ANNOTATION_MAIN)) or next(iter(_containers(raw)), "")
 
 
-def _by_name(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
-    return {status["name"]: status for status in statuses or ()}
+def _ipv4(status: Mapping[str, Any]) -> str | None:
+    """The pod's IPv4 address; the API server takes spellings such as 010.0.0.1 that nobody here could use."""
+    known = {"podIPs": fields.items(status.get("podIPs")), "podIP": fields.text(status.get("podIP"))}
+    try:
+        return ipv4(known)
+    except ValueError:
+        return None
+
+
+def _by_name(statuses: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {fields.text(status.get("name")): status for status in statuses}
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((found for found in status.get("conditions") or () if found.get("type") == kind), {})
+    found = fields.items(status.get("conditions"))
+    return next((each for each in found if each.get("type") == kind), {})
+
+
+def _state(container: Mapping[str, Any], state: str) -> Mapping[str, Any] | None:
+    found = fields.mapping(container.get("state")).get(state)
+    return found if isinstance(found, Mapping) else None
 
 
 def _has_run(container: Mapping[str, Any]) -> bool:
-    state = container.get("state") or {}
-    return bool(
-        state.get("running")
-        or state.get("terminated")
-        or (container.get("lastState") or {}).get("terminated")
-    )
+    before = fields.mapping(container.get("lastState")).get("terminated")
+    now = _state(container, "running"), _state(container, "terminated")
+    return isinstance(before, Mapping) or any(state is not None for state in now)
 
 
 def _end(container: Mapping[str, Any]) -> Ended | None:
-    terminated = (container.get("state") or {}).get("terminated")
-    if not terminated:
+    terminated = _state(container, "terminated")
+    if terminated is None:
         return None
-    finished = terminated.get("finishedAt")
     return Ended(
-        container=container["name"],
-        exit_code=int(terminated.get("exitCode", 0)),
-        reason=terminated.get("reason") or "",
-        message=str(terminated.get("message") or "").strip()[-_LAST_WORDS:],
-        at=datetime.fromisoformat(finished) if finished else None,
+        container=fields.text(container.get("name")),
+        exit_code=fields.whole(terminated.get("exitCode")) or 0,
+        reason=fields.text(terminated.get("reason")),
+        message=fields.text(terminated.get("message")).strip()[-_LAST_WORDS:],
+        at=fields.time(terminated.get("finishedAt")),
     )
 
 
 def _all_ended(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    known = _by_name(status.get("containerStatuses"))
-    inits = status.get("initContainerStatuses") or ()
-    is_running = any((each.get("state") or {}).get("running") for each in inits)
-    named = {*known, *(each["name"] for each in raw["spec"]["containers"])}
-    return not is_running and all(_end(known.get(name, {})) for name in named)
-
-
-def _index(label: str) -> int:
-    """A worker's index; 0 for other roles, whatever their label says."""
-    return int(label) if label.isascii() and label.isdigit() else 0
+    known = _by_name(fields.items(status.get("containerStatuses")))
+    inits = fields.items(status.get("initContainerStatuses"))
+    is_running = any(_state(each, "running") is not None for each in inits)
+    named = {*known, *_containers(raw)}
+    return bool(named) and not is_running and all(_end(known.get(name, {})) for name in named)
 
 
 def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
@@ -223,33 +245,38 @@ def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
 def _disruption(status: Mapping[str, Any]) -> str:
     target = _condition(status, "DisruptionTarget")
     if target.get("status") == "True":
-        return f"{target.get('reason')}: {target.get('message') or ''}".rstrip(": ")
-    if status.get("phase") == "Failed" and status.get("reason"):
-        return f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")
-    return ""
+        return _said(target)
+    return _said(status) if status.get("phase") == "Failed" and status.get("reason") else ""
 
 
-def _waiting(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (container.get("state") or {}).get("waiting") or {}
+def _said(holder: Mapping[str, Any]) -> str:
+    return f"{fields.text(holder.get('reason'))}: {fields.text(holder.get('message'))}".strip(": ")
+
+
+def _waiting(container: Mapping[str, Any]) -> tuple[str, str]:
+    """Reason and message of a waiting container."""
+    waiting = _state(container, "waiting") or {}
+    return fields.text(waiting.get("reason")), fields.text(waiting.get("message"))
 
 
 def _invalid_image(containers: Iterable[Mapping[str, Any]]) -> str:
-    bad = (found for found in containers if _waiting(found).get("reason") == "InvalidImageName")
-    return next((f"container {found['name']}: {_waiting(found).get('message') or ''}" for found in bad), "")
+    for container in containers:
+        reason, message = _waiting(container)
+        if reason == "InvalidImageName":
+            return f"container {fields.text(container.get('name'))}: {message}"
+    return ""
 
 
 def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Problem | None:
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        return Problem(
-            scheduled.get("reason") or "Unschedulable", f"pod {name}: {scheduled.get('message') or ''}"
-        )
+        reason, message = fields.text(scheduled.get("reason")), fields.text(scheduled.get("message"))
+        return Problem(reason or "Unschedulable", f"pod {name}: {message}")
     for container in containers:
-        waiting = _waiting(container)
-        if reason := _BLOCKING.get(waiting.get("reason", "")):
-            return Problem(
-                reason, f"pod {name}, container {container['name']}: {waiting.get('message') or reason}"
-            )
-    if status.get("podIP") and ipv4(status) is None:
-        return Problem("NoIPv4Address", f"pod {name} has the address {status['podIP']}; DGL speaks IPv4 only")
+        waiting, message = _waiting(container)
+        if reason := _BLOCKING.get(waiting, ""):
+            where = f"pod {name}, container {fields.text(container.get('name'))}"
+            return Problem(reason, f"{where}: {message or reason}")
+    if (address := fields.text(status.get("podIP"))) and _ipv4(status) is None:
+        return Problem("NoIPv4Address", f"pod {name} has the address {address}; DGL uses IPv4 only")
     return None

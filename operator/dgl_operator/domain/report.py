@@ -7,6 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dgl_operator.api.v1alpha1 import PartitionStatus, Progress
+from dgl_operator.domain import fields
 from dglrun.contract import report
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -40,11 +41,11 @@ def read(data: Mapping[str, str]) -> Report:
 
 
 def _parse(model: type[ModelT], key: str, data: Mapping[str, str], problems: list[str]) -> ModelT | None:
-    text = data.get(key, "").strip()
+    text = fields.text(data.get(key)).strip()
     if not text:
         return None
     if len(text.encode()) > MAX_BYTES:
-        problems.append(f"{key}: expected at most {MAX_BYTES} bytes, got {len(text.encode())}")
+        problems.append(f"{key}: expected at most {MAX_BYTES} bytes, got more")
         return None
     try:
         return model.model_validate_json(text)
