@@ -15,6 +15,8 @@ Json = dict[str, Any]
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 IMAGES = Images("watcher:v1", "kubectl:v1")
+IMAGE_FLAGS = ("--watcher-loop-image=watcher:v1", "--kubectl-download-image=kubectl:v1")
+"""The same on the operator's command line, where they are required."""
 DGLRUN = (
     "--graph-name",
     "graphsage",

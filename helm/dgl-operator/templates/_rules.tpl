@@ -48,7 +48,7 @@
   - watch
   - create
   - patch
-# let a launcher reach the pods of its own job and nothing else
+# give a job's accounts rights over its own pods alone, and take them back when it has ended
 - apiGroups:
   - rbac.authorization.k8s.io
   resources:
@@ -60,6 +60,7 @@
   - watch
   - create
   - patch
+  - delete
 # held to be granted to launchers; never used
 - apiGroups:
   - ''

@@ -49,8 +49,8 @@ RULES = (
     Rule(
         "rbac.authorization.k8s.io",
         ("roles", "rolebindings"),
-        ("get", "list", "watch", "create", "patch"),
-        "let a launcher reach the pods of its own job and nothing else",
+        ("get", "list", "watch", "create", "patch", "delete"),
+        "give a job's accounts rights over its own pods alone, and take them back when it has ended",
     ),
     Rule("", ("pods/exec",), ("get", "create"), "held to be granted to launchers; never used"),
     Rule("", ("events",), ("create",), "tell each step and each error"),

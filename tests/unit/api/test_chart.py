@@ -13,6 +13,7 @@ from dglrun.contract import names
 
 HELM = generate.find_helm()
 CHART = generate.ROOT / generate.CHART
+REGISTRY = 'images={"registry": "r.example"}'
 
 pytestmark = pytest.mark.skipif(
     HELM is None, reason="no helm; 'python -m tests.cluster build-tools helm' builds it"
@@ -26,10 +27,15 @@ def helm(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM, *argv], capture_output=True, text=True, check=False)
 
 
-def rendered(*values: str) -> dict[tuple[str, str], Object]:
-    """The release `dgl-operator` in namespace `ops` by kind and name."""
+def template(*values: str) -> subprocess.CompletedProcess[str]:
+    """What helm makes of the release `dgl-operator` in namespace `ops`."""
     sets = [word for value in values for word in ("--set-json", value)]
-    done = helm("template", "dgl-operator", str(CHART), "--namespace", "ops", *sets)
+    return helm("template", "dgl-operator", str(CHART), "--namespace", "ops", *sets)
+
+
+def rendered(*values: str) -> dict[tuple[str, str], Object]:
+    """The objects of the release by kind and name, with a registry unless a value names another."""
+    done = template(REGISTRY, *values)
     assert done.returncode == 0, done.stderr
     bodies = [body for body in yaml.safe_load_all(done.stdout) if body]
     return {
@@ -40,8 +46,7 @@ def rendered(*values: str) -> dict[tuple[str, str], Object]:
 
 def refused(*values: str) -> str:
     """Helm's words on values that it does not take."""
-    sets = [word for value in values for word in ("--set-json", value)]
-    done = helm("template", "dgl-operator", str(CHART), *sets)
+    done = template(*values)
     assert done.returncode != 0
     return done.stderr
 
@@ -52,9 +57,10 @@ def operator(objects: dict[tuple[str, str], Object]) -> Object:
     return spec
 
 
-def test_the_chart_has_no_flaw_that_helm_knows() -> None:
+@pytest.mark.parametrize("sets", [(), ("--set-json", REGISTRY)], ids=["as it is", "with a registry"])
+def test_the_chart_has_no_flaw_that_helm_knows(sets: tuple[str, ...]) -> None:
     """`helm lint --strict` turns warnings into errors."""
-    done = helm("lint", "--strict", str(CHART))
+    done = helm("lint", "--strict", str(CHART), *sets)
 
     assert done.returncode == 0, done.stdout
 
@@ -98,11 +104,11 @@ def test_images_are_pinned_to_the_version() -> None:
     (container,) = operator(rendered())["containers"]
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 
-    assert container["image"] == f"docker.io/dgloperator/operator:v{version}"
+    assert container["image"] == f"r.example/dgloperator/operator:v{version}"
     assert container["imagePullPolicy"] == "IfNotPresent"
     assert container["args"][:3] == [
-        f"--watcher-loop-image=docker.io/dgloperator/watcher-loop:v{version}",
-        f"--kubectl-download-image=docker.io/dgloperator/kubectl-download:v{version}",
+        f"--watcher-loop-image=r.example/dgloperator/watcher-loop:v{version}",
+        f"--kubectl-download-image=r.example/dgloperator/kubectl-download:v{version}",
         "--init-image-pull-policy=IfNotPresent",
     ]
 
@@ -110,7 +116,7 @@ def test_images_are_pinned_to_the_version() -> None:
 def test_images_come_from_a_registry_of_ones_own() -> None:
     """One registry for all, or another name for one."""
     objects = rendered(
-        'images={"registry": "r.example", "pullPolicy": "Always", '
+        'images={"registry": "p.example", "pullPolicy": "Always", '
         '"watcherLoop": {"registry": "q.example", "tag": "t"}}',
         'imagePullSecrets=[{"name": "s"}]',
     )
@@ -118,9 +124,30 @@ def test_images_come_from_a_registry_of_ones_own() -> None:
     (container,) = pod["containers"]
 
     assert pod["imagePullSecrets"] == [{"name": "s"}]
-    assert container["image"].startswith("r.example/dgloperator/operator:v")
+    assert container["image"].startswith("p.example/dgloperator/operator:v")
     assert "--watcher-loop-image=q.example/dgloperator/watcher-loop:t" in container["args"]
     assert "--init-image-pull-policy=Always" in container["args"]
+
+
+def test_without_a_registry_nothing_is_installed() -> None:
+    """One line that names the value: a default would be a registry that the project does not own."""
+    lines = refused().splitlines()
+    (line,) = [line for line in lines if "images.registry" in line]
+
+    assert line.endswith(
+        "images.registry: expected the registry to which you pushed the images, got none; "
+        "pass --set images.registry=HOST (see docs/howto/install.md)"
+    )
+    assert template(REGISTRY).returncode == 0
+
+
+def test_a_registry_for_each_image_is_enough() -> None:
+    """The common one is for the images that name none of their own."""
+    own = {name: {"registry": "q.example"} for name in ("operator", "watcherLoop", "kubectlDownload")}
+
+    assert template(f"images={json.dumps(own)}").returncode == 0
+    own["watcherLoop"] = {}
+    assert "images.registry" in refused(f"images={json.dumps(own)}")
 
 
 def test_the_whole_cluster_is_served_by_a_cluster_role() -> None:

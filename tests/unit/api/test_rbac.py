@@ -17,6 +17,9 @@ HELD_FOR_OTHERS = {
 }
 """Granted on to launchers, and asked for by the admission of owner references; never requested."""
 
+DELETED = (Kind.POD, Kind.ROLE, Kind.ROLE_BINDING)
+"""What the operator deletes itself: pods by the job's policy, rights at its end."""
+
 
 class Recorder(KubeCluster):
     """Keeps the right that each request asks for instead of sending it."""
@@ -56,7 +59,8 @@ def requested() -> set[Right]:
     for kind in set(CHILDREN) - {Kind.POD}:
         recorder.apply({"kind": kind.value[0], **BODY}, BODY)
     recorder.annotate(Kind.POD, PLACE, {})
-    recorder.delete(Kind.POD, PLACE)
+    for kind in DELETED:
+        recorder.delete(kind, PLACE)
     recorder.write_status(BODY, {})
     recorder.post_event({"kind": "Event", **BODY})
     return recorder.rights

@@ -7,6 +7,7 @@ from dgl_operator.runtime import service, settings
 from dgl_operator.runtime.cluster import Listing
 from dgl_operator.runtime.kinds import Kind
 from dgl_operator.runtime.service import Service
+from tests.support.jobs import IMAGE_FLAGS
 from tests.support.memory_cluster import MemoryCluster
 
 PERIOD = 0.02
@@ -36,7 +37,7 @@ async def _until(is_so: object) -> None:
 def test_a_full_list_that_fails_is_tried_again_and_ends_the_health_after_three_periods() -> None:
     """Whatever the error is; and one that goes well makes the operator healthy again."""
     cluster = BrokenAfterwards()
-    chosen = replace(settings.parse([]), resync_seconds=PERIOD)
+    chosen = replace(settings.parse(IMAGE_FLAGS), resync_seconds=PERIOD)
     seen: list[int] = []
 
     async def live() -> None:

@@ -1,0 +1,54 @@
+"""The pages: each link leads somewhere, and what a reader copies from them is what the code makes."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dglrun.contract import names
+from tests.unit.api.cases import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return CODE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as the usual renderers make them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> Iterator[str]:
+    """The links into this checkout that lead nowhere."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        path, _, fragment = link.partition("#")
+        if ":" in path:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
+    """Within the checkout; other sites are not asked."""
+    assert list(broken(page)) == []
+
+
+def test_the_network_policy_of_the_docs_selects_the_pods_of_jobs() -> None:
+    """By the label that the operator gives to each of them."""
+    page = (ROOT / "docs/explanation/security.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    spec = yaml.safe_load(text)["spec"]
+    pods = {"matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}]}
+
+    assert spec["podSelector"] == pods
+    assert spec["ingress"] == [{"from": [{"podSelector": pods}]}]
+    assert spec["policyTypes"] == ["Ingress"]
