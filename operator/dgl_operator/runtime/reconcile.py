@@ -186,7 +186,7 @@ class Reconciler:
             children = self._store.children(Key.of_job(raw))
             seen = Observed.of(children, raw["metadata"]["uid"], raw["metadata"]["name"])
         outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
-        for pod in decision.drop:
+        for pod in (*decision.drop, *decision.stop):
             self._cluster.delete(Kind.POD, Place(raw["metadata"]["namespace"], pod.name, pod.uid))
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
