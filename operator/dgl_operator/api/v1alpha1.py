@@ -204,7 +204,7 @@ class Progress(Model):
     """What the job last reported of itself."""
 
     stage: str
-    """Partitioning, Delivering, Dispatching, Training or Collecting."""
+    """Partitioning, Delivering, Dispatching, Training, Collecting or Completed."""
     message: str = ""
     """Details for people, such as epoch and loss."""
     percent: int | None = Field(default=None, ge=0, le=100)

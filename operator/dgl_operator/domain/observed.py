@@ -5,7 +5,8 @@ and ends Failed when a sidecar does (pod phase, KEP-753). Reads raw and `reduced
 is in the job follows from its name, which nobody can change, and never from its labels.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,9 @@ _BLOCKING = {
     "CreateContainerError": "CreateContainerError",
 }
 """Reasons of a waiting container that may pass -> the reason we report (the first two alternate)."""
+
+_EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
+"""Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
 
 _LAST_WORDS = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
@@ -61,7 +65,10 @@ class Pod:
         all_ended: Whether every container has ended and none of the init containers (native sidecars) runs.
             The kubelet says so a second or two before it gives the pod its final phase.
         first_failure: The first container that ended non-zero, init containers included.
-        disruption: Why Kubernetes took the pod away (eviction, preemption, lost node), "" if it did not.
+        disruption: Why Kubernetes ended the pod (eviction, preemption, lost node), "" if it did not.
+        interrupted: Whether the pod was being evicted, deleted or ended at the time when its main container
+            ended, so that an exit code of 0 only says how it took the signal.
+        active_deadline: `activeDeadlineSeconds`, None without one.
         invalid_image: The kubelet's message about an image name that can never be pulled.
         problem: What the pod waits for, if that is more than time.
     """
@@ -80,14 +87,21 @@ class Pod:
     all_ended: bool = False
     first_failure: Ended | None = None
     disruption: str = ""
+    interrupted: bool = False
+    active_deadline: int | None = None
     invalid_image: str = ""
     problem: Problem | None = None
     config_hash: str | None = None
 
     @property
-    def succeeded(self) -> bool:
-        """Whether the main container ended with 0, whatever sidecars do."""
+    def ended_with_zero(self) -> bool:
+        """Whether the main container ended with 0, whatever sidecars do and whatever the cause was."""
         return self.main_end.exit_code == 0 if self.main_end else self.phase == "Succeeded"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the main container ended with 0 of itself."""
+        return self.ended_with_zero and not self.interrupted
 
     @property
     def failed(self) -> bool:
@@ -167,6 +181,8 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         all_ended=_all_ended(raw, status),
         first_failure=_first_failure(everyone),
         disruption=_disruption(status),
+        interrupted=_interrupted(raw, status, main),
+        active_deadline=fields.whole(_spec(raw).get("activeDeadlineSeconds")),
         invalid_image=_invalid_image(everyone),
         problem=_problem(_name(raw), status, everyone),
         config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
@@ -177,8 +193,12 @@ def _annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields.mapping(fields.mapping(raw.get("metadata")).get("annotations"))
 
 
+def _spec(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(raw.get("spec"))
+
+
 def _containers(raw: Mapping[str, Any]) -> list[str]:
-    listed = fields.items(fields.mapping(raw.get("spec")).get("containers"))
+    listed = fields.items(_spec(raw).get("containers"))
     return [fields.text(each.get("name")) for each in listed]
 
 
@@ -280,3 +300,38 @@ def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[
     if (address := fields.text(status.get("podIP"))) and _ipv4(status) is None:
         return Problem("NoIPv4Address", f"pod {name} has the address {address}; DGL uses IPv4 only")
     return None
+
+
+def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mapping[str, Any]) -> bool:
+    """Whether something began to end the pod not later than its main container ended.
+
+    Times have whole seconds. A cause in the same second counts as earlier, and so does one where a time is
+    missing: a run that was cut short must not pass for a success.
+    """
+    end = _end(main)
+    if end is None and status.get("phase") != "Succeeded":
+        return False
+    ended = end.at.timestamp() if end and end.at else math.inf
+    return any(begun <= ended for begun in _interruptions(raw, status))
+
+
+def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
+    """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
+    metadata, target = fields.mapping(raw.get("metadata")), _condition(status, "DisruptionTarget")
+    if metadata.get("deletionTimestamp") is not None:
+        yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
+    if target.get("status") == "True":
+        yield _shifted(target.get("lastTransitionTime"), 0)
+    elif status.get("phase") == "Failed" and status.get("reason") in _EVICTIONS:
+        yield -math.inf
+    if status.get("phase") == "Failed" and status.get("reason") == "DeadlineExceeded":
+        yield _shifted(status.get("startTime"), _seconds(_spec(raw), "activeDeadlineSeconds"))
+
+
+def _shifted(time: Any, seconds: int) -> float:
+    found = fields.time(time)
+    return found.timestamp() + seconds if found else -math.inf
+
+
+def _seconds(holder: Mapping[str, Any], key: str) -> int:
+    return fields.whole(holder.get(key)) or 0

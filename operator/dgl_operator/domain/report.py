@@ -29,6 +29,11 @@ class Report:
         """The stage that dglrun is in, None before it said so."""
         return self.progress.stage if self.progress else None
 
+    @property
+    def is_completed(self) -> bool:
+        """Whether the run has said that it succeeded, the last thing that it says."""
+        return self.stage == report.STAGE_COMPLETED
+
 
 def read(data: Mapping[str, str]) -> Report:
     """Read the ConfigMap's data; what is malformed is left out and named."""

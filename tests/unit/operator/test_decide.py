@@ -37,6 +37,18 @@ def truths(decision: Decision) -> set[str]:
     return {fact.type for fact in decision.facts if fact.is_true}
 
 
+def disrupted(at: str, reason: str = "EvictionByEvictionAPI") -> Json:
+    """The status of a pod that Kubernetes begins to evict at this time."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": "drained",
+        "lastTransitionTime": at,
+    }
+    return {"conditions": [condition]}
+
+
 def cause(decision: Decision) -> tuple[str, str]:
     failed = next(fact for fact in decision.facts if fact.type == decide.FAILED)
     return failed.reason, failed.message
@@ -199,7 +211,7 @@ def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> 
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER, index=0))
 
-    assert cause(decision) == ("PodLost", "pod sage-worker-1 is gone; what it held cannot be restored")
+    assert cause(decision) == ("PodLost", "pod sage-worker-1 is gone; its local data is lost")
 
 
 def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
@@ -225,7 +237,7 @@ def test_a_partitioner_that_is_gone_while_it_worked_fails_the_job() -> None:
 
     assert cause(decided(job, waiting_launcher(job))) == (
         "PodLost",
-        "pod sage-partitioner is gone; what it held cannot be restored",
+        "pod sage-partitioner is gone; its local data is lost",
     )
 
 
@@ -236,7 +248,7 @@ def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), leaving)
 
-    assert cause(decision)[1] == "pod sage-worker-1 is being deleted; what it held cannot be restored"
+    assert cause(decision)[1] == "pod sage-worker-1 is being deleted; its local data is lost"
 
 
 def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
@@ -246,7 +258,7 @@ def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), evicted)
 
-    assert cause(decision) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: low on memory")
+    assert cause(decision) == ("Evicted", "pod sage-worker-1 was evicted: Evicted: low on memory")
 
 
 def test_a_lost_worker_is_the_cause_when_the_launcher_says_that_it_lost_one() -> None:
@@ -456,3 +468,214 @@ def test_a_malformed_report_changes_no_phase() -> None:
     assert decision.phase is Phase.STARTING
     assert (decide.REPORTED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
     assert isinstance(said, Report)
+
+
+ENDED = "2026-11-21T11:59:00Z"
+"""When the builders' containers have ended."""
+AT_THE_END = {
+    "evicted before": (disrupted("2026-11-21T11:58:30Z"), "Evicted"),
+    "evicted in the same second": (disrupted(ENDED), "Evicted"),
+    "preempted": (disrupted("2026-11-21T11:58:30Z", "PreemptionByScheduler"), "Evicted"),
+    "evicted by an older kubelet": ({"phase": "Failed", "reason": "Evicted", "message": "full"}, "Evicted"),
+    "node shut down": ({"phase": "Failed", "reason": "Terminated", "message": "node shutdown"}, "Evicted"),
+    "deleted before": ({"deleting": "2026-11-21T11:59:20Z"}, "PodLost"),
+    "deleted in the same second": ({"deleting": "2026-11-21T11:59:30Z"}, "PodLost"),
+    "past its own deadline": (
+        {"phase": "Failed", "reason": "DeadlineExceeded", "message": "long", "startTime": ENDED},
+        "PodFailed",
+    ),
+}
+
+
+def an_ended_launcher(job: DGLJob, how: Json) -> Json:
+    given = {"phase": "Succeeded", **how}
+    return a_pod(job, LAUNCHER, containers=[ended(at=ENDED)], **given)
+
+
+@pytest.mark.parametrize(("how", "reason"), AT_THE_END.values(), ids=AT_THE_END)
+@pytest.mark.parametrize("phase", ["Pending", "Training"])
+def test_a_launcher_that_ends_with_0_because_it_is_ended_is_no_success(
+    how: Json, reason: str, phase: str
+) -> None:
+    """A script that traps SIGTERM ends with 0 in the middle of its training."""
+    job = a_job(status=a_status(phase))
+
+    decision = decided(job, an_ended_launcher(job, how), *workers_of(job))
+
+    assert decision.phase is Phase.FAILED
+    assert cause(decision)[0] == reason
+    assert "sage-launcher" in cause(decision)[1]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        disrupted("2026-11-21T11:59:01Z"),
+        {"phase": "Failed", "reason": "Evicted", **disrupted("2026-11-21T12:59:00Z")},
+        {"deleting": "2026-11-21T11:59:31Z"},
+        {"phase": "Failed", "reason": "DeadlineExceeded", "startTime": "2026-11-21T11:59:01Z"},
+    ],
+)
+def test_a_launcher_that_had_ended_with_0_before_it_was_ended_is_a_success(how: Json) -> None:
+    """Its sidecar may have been evicted an hour later."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    assert decided(job, an_ended_launcher(job, how)).phase is Phase.COMPLETED
+
+
+@pytest.mark.parametrize("how", [how for how, _ in AT_THE_END.values()], ids=AT_THE_END)
+def test_an_end_with_0_after_the_report_of_success_is_a_success(how: Json) -> None:
+    """The run had said so before the pod was ended."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    assert decided(job, an_ended_launcher(job, how), stage="Completed").phase is Phase.COMPLETED
+
+
+def test_a_launcher_that_is_gone_after_the_report_of_success_completes_the_job() -> None:
+    """It was deleted while the operator was away, with its workers."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    decision = decided(job, stage="Completed")
+
+    assert decision.phase is Phase.COMPLETED
+    assert decide.COMPLETED in truths(decision)
+
+
+@pytest.mark.parametrize(("stage", "reached"), [("Completed", []), ("Collecting", [decide.LAUNCHER_STARTED])])
+def test_a_launcher_that_is_gone_without_proof_of_success_is_lost(stage: str, reached: list[str]) -> None:
+    """A report before the launcher has started is not the launcher's."""
+    job = a_job(status=a_status("Starting", *reached))
+
+    assert cause(decided(job, stage=stage))[0] == "PodLost"
+
+
+def test_nothing_is_made_and_no_worker_is_missed_after_the_report_of_success() -> None:
+    """The launcher is about to end; a node that is drained takes all pods at once."""
+    job = a_job(status=a_status("Training", decide.PARTITIONED, decide.LAUNCHER_STARTED))
+
+    decision = decided(
+        job, a_pod(job, LAUNCHER, deleting=True), a_pod(job, WORKER, "Failed"), stage="Completed"
+    )
+
+    assert (decision.phase, decision.roles) == (Phase.TRAINING, frozenset())
+
+
+def test_a_launcher_that_fails_after_the_report_of_success_fails_the_job() -> None:
+    """What the user's command does after dglrun counts, too."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=3)]), stage="Completed")
+
+    assert cause(decision)[0] == "TrainingFailed"
+
+
+def test_a_partitioner_that_ends_with_0_because_it_is_evicted_has_delivered_nothing() -> None:
+    """Its command may be the user's own."""
+    job = a_job(status=a_status("Partitioning"))
+    partitioner = a_pod(job, PARTITIONER, "Succeeded", **disrupted("2026-11-21T11:58:30Z"))
+
+    decision = decided(job, waiting_launcher(job), partitioner)
+
+    assert decide.PARTITIONED not in truths(decision)
+    assert cause(decision)[0] == "Evicted"
+
+
+@pytest.mark.parametrize(("mode", "name"), [(Mode.DGL_API, "sage-worker-7"), (Mode.SKIP, "sage-partitioner")])
+def test_a_pod_beyond_those_of_the_mode_decides_nothing(mode: Mode, name: str) -> None:
+    """Somebody made it by hand, with our owner reference."""
+    job = a_job(mode=mode)
+    stranger = a_pod(a_job(), WORKER, "Failed")
+    stranger["metadata"]["name"] = name
+
+    assert decided(job, stranger).phase is Phase.PENDING
+
+
+def a_failed_job(**spec: object) -> DGLJob:
+    return a_job(status=a_status("Failed", decide.FAILED), **spec)
+
+
+def test_the_launcher_of_a_failed_job_is_ended_and_its_logs_stay() -> None:
+    """A worker ran out of memory; what the training saw of it stands in the launcher's logs."""
+    job = a_failed_job()
+
+    decision = decided(job, a_pod(job, LAUNCHER), *workers_of(job))
+
+    assert [pod.name for pod in decision.stop] == ["sage-launcher"]
+    assert [pod.name for pod in decision.drop] == ["sage-worker-0", "sage-worker-1"]
+    assert decision.is_weighty(job.status)
+
+
+def test_a_launcher_that_is_being_ended_is_left_alone() -> None:
+    """One patch is enough."""
+    job = a_failed_job()
+    launcher = a_pod(job, LAUNCHER)
+    launcher["spec"]["activeDeadlineSeconds"] = 1
+
+    assert (decided(job, launcher).stop, decided(job, launcher).drop) == ((), ())
+
+
+def test_a_deadline_of_the_users_own_is_made_shorter() -> None:
+    """The launcher would run on for a day otherwise."""
+    job = a_failed_job()
+    launcher = a_pod(job, LAUNCHER)
+    launcher["spec"]["activeDeadlineSeconds"] = 86_400
+
+    assert [pod.name for pod in decided(job, launcher).stop] == ["sage-launcher"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "containers"),
+    [("All", "Failed", "running"), ("Running", "Completed", "running"), ("Running", "Failed", "waiting")],
+)
+def test_a_launcher_without_logs_to_keep_is_deleted(policy: str, status: str, containers: str) -> None:
+    """As asked with All, with a sidecar after a success, or when nothing of it has run."""
+    job = a_job(cleanPodPolicy=policy, status=a_status(status))
+    state = {"running": running(), "waiting": waiting()}[containers]
+
+    decision = decided(job, a_pod(job, LAUNCHER, containers=[state]))
+
+    assert ([pod.name for pod in decision.drop], decision.stop) == (["sage-launcher"], ())
+
+
+def test_a_launcher_that_was_ended_after_the_failure_changes_nothing() -> None:
+    """Phase Failed, reason DeadlineExceeded, whatever its exit code: the job's end is final."""
+    job = a_failed_job()
+    launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended()], reason="DeadlineExceeded")
+
+    decision = decided(job, launcher)
+
+    assert (decision.phase, decision.facts, decision.drop, decision.stop) == (Phase.FAILED, (), (), ())
+
+
+@pytest.mark.parametrize("phase", ["Completed", "Failed"])
+def test_workers_are_no_longer_ready_when_the_job_has_ended_and_they_go(phase: str) -> None:
+    """A status that says both True and 0/2 contradicts itself."""
+    job = a_job(status=a_status(phase, decide.WORKERS_READY))
+
+    staying = decided(job, *workers_of(job, ready=True))
+    going = decided(job, *workers_of(job, ready=True, deleting=True))
+
+    assert staying.facts == ()
+    assert [(fact.type, fact.is_true, fact.reason) for fact in going.facts] == [
+        (decide.WORKERS_READY, False, "JobEnded")
+    ]
+
+
+def test_a_job_that_ended_before_it_had_workers_gets_no_condition_about_them() -> None:
+    """Rejected at once, say."""
+    assert decided(a_job(status=a_status("Failed", decide.FAILED))).facts == ()
+
+
+def test_a_stalled_job_says_why_until_a_look_goes_well() -> None:
+    """The condition that kstatus reads."""
+    bare = Decision(Phase.PENDING, "pods are starting")
+
+    stalled = decide.stalled(bare, "InternalError", "KeyError: 'x'")
+
+    assert stalled.message == "InternalError: KeyError: 'x'"
+    assert decide.STALLED in truths(stalled)
+    assert decide.unstalled(bare, a_job().status) == bare
+    again = decide.unstalled(bare, a_job(status=a_status("Pending", decide.STALLED)).status)
+    assert [(fact.type, fact.is_true, fact.reason) for fact in again.facts] == [
+        (decide.STALLED, False, "Resolved")
+    ]

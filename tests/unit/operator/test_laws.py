@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgl_operator.api.v1alpha1 import DGLJob, Phase
+from dgl_operator.api.v1alpha1 import DGLJob, Phase, Progress
 from dgl_operator.domain import decide, status
 from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
@@ -96,6 +96,7 @@ pod_states: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"phase": "Running", "ready": True},
         {"phase": "Running", "containers": [ended(), running("side")]},
         {"phase": "Running", "deleting": True},
+        {"phase": "Succeeded", "deleting": "2026-11-21T11:59:00Z"},
         {"phase": "Succeeded"},
         {"phase": "Failed", "containers": [ended(code=1)]},
         {"phase": "Failed", "containers": [], "reason": "Evicted", "message": "full"},
@@ -126,12 +127,13 @@ def test_phases_never_move_back_and_final_ones_never_move(data: st.DataObject) -
     for _ in range(data.draw(st.integers(1, 6))):
         job = a_job(mode=mode, status=raw)
         seen = data.draw(sights(job))
-        decision = decide.decide(job, seen, Report())
+        said = Report(Progress(stage="Completed") if data.draw(st.booleans()) else None)
+        decision = decide.decide(job, seen, said)
         new = status.next_status(job.status, 1, decision, status.count(job, seen), Report(), NOON)
 
         assert new.phase is not None
         assert new.phase is Phase.FAILED or order.index(new.phase) >= order.index(before)
-        assert not decision.drop or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
+        assert not (decision.drop or decision.stop) or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
         finals |= {new.phase} if new.phase.is_final else set()
         assert len(finals) <= 1
         assert job.status.phase is None or not job.status.phase.is_final or new.phase is job.status.phase

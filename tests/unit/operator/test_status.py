@@ -151,7 +151,7 @@ def test_a_hindrance_makes_one_warning_while_its_reason_stays() -> None:
     )
     assert events.between(first, second) == ()
     assert events.between(second, following(second, gone)) == (
-        Event("Normal", "BlockedResolved", "the job goes on"),
+        Event("Normal", "BlockedResolved", "the job continues"),
     )
 
 
