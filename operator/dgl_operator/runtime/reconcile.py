@@ -343,7 +343,9 @@ def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) 
 
 
 def _config_digest(objects: tuple[Json, ...]) -> str | None:
-    return next((config.digest(each["data"]) for each in objects if "data" in each), None)
+    """Hash of those files that a waiting launcher waits for."""
+    data = next((each["data"] for each in objects if "data" in each), None)
+    return None if data is None else config.digest({key: data[key] for key in (names.HOSTFILE, names.PARTFILE)})
 
 
 def _annotated(pod: Json, digest: str | None) -> Json:

@@ -9,11 +9,12 @@ import pytest
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render.settings import Images
 from dgl_operator.runtime.cluster import ClusterBusy, Conflict, Refused
+from dgl_operator.runtime.configmap_sync import ConfigMapSync
 from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
-from dgl_operator.runtime.nudge import Nudger
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.reconcile import Reconciler
+from dgl_operator.runtime.status_writer import StatusWriter
 from dgl_operator.runtime.store import Store
 from dglrun.contract import names
 from dglrun.contract.names import Mode
@@ -39,13 +40,20 @@ class Operator:
         images = Images("watcher:v1", "kubectl:v1")
         clock: Callable[[], Any] = lambda: NOON  # noqa: E731
         self.seconds = 0.0
-        self.reconcile = Reconciler(self.cluster, self.store, images, self.metrics, self.modes, clock)
-        self.reconcile._nudger = Nudger(self.cluster, self.store, lambda: self.seconds)
+        writer = StatusWriter(self.cluster, self.store, self.metrics, clock, lambda: self.seconds)
+        sync = ConfigMapSync(self.cluster, self.store, lambda: self.seconds)
+        self.reconcile = Reconciler(
+            self.cluster, self.store, images, self.metrics, self.modes, clock, writer, sync
+        )
         self.see()
 
     def see(self) -> None:
-        for kind in (*CHILDREN, Kind.JOB):
-            self.store.replace(kind, self.cluster.list(kind, None), lambda _key: True)
+        for kind in (Kind.JOB, *CHILDREN):
+            (page,) = self.cluster.pages(kind, None)
+            for item in page.items:
+                self.store.put(kind, item)
+            uids = [item["metadata"]["uid"] for item in page.items]
+            self.store.drop_missing(kind, uids, page.version, lambda _key: True)
 
     def look(self, key: Key = KEY) -> Outcome:
         """See all, reconcile once, and return the outcome; the journal has that look's writes alone."""
@@ -55,11 +63,11 @@ class Operator:
         return self.reconcile(key)
 
     def settle(self, key: Key = KEY) -> None:
-        """Look until nothing is written."""
-        for _ in range(6):
-            self.look(key)
+        """Look until nothing is written and nothing is put off."""
+        for _ in range(8):
+            outcome = self.look(key)
             self.seconds += 1.0
-            if not self.cluster.writes:
+            if not self.cluster.writes and outcome.recheck_after is None:
                 return
         raise AssertionError(f"still writing: {self.cluster.writes}")
 
@@ -221,9 +229,9 @@ def test_a_waiting_launcher_is_told_of_a_changed_config_map_by_its_annotation() 
     operator.seconds += 0.5
     operator.look()
 
-    assert first[:2] == ["apply ConfigMap sage-config", "annotate Pod sage-launcher"]
+    assert first[:2] == ["apply ConfigMap sage-config", "mark Pod sage-launcher"]
     assert (outcome.recheck_after, between, early.recheck_after) == (1.0, [], 0.5)
-    assert operator.cluster.writes == ["annotate Pod sage-launcher"]
+    assert operator.cluster.writes == ["mark Pod sage-launcher"]
     operator.settle()
 
 
@@ -235,7 +243,7 @@ def test_a_launcher_that_runs_is_not_touched_any_more() -> None:
 
     operator.look()
 
-    assert "annotate Pod sage-launcher" not in operator.cluster.writes
+    assert "mark Pod sage-launcher" not in operator.cluster.writes
 
 
 def test_the_milestones_are_written_before_anything_is_deleted() -> None:
@@ -559,7 +567,7 @@ def test_a_refused_annotation_does_not_stop_the_job() -> None:
     def refuse(*_given: object) -> None:
         raise Refused(403, "Forbidden", "pods is forbidden")
 
-    operator.cluster.annotate = refuse  # type: ignore[assignment,method-assign]
+    operator.cluster.mark = refuse  # type: ignore[assignment,method-assign]
     for index in range(2):
         operator.pod(f"sage-worker-{index}", worker_status(index))
     operator.look()
