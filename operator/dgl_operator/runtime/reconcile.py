@@ -152,7 +152,7 @@ class Reconciler:
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
             roles = frozenset(role for role in Role if decide.wanted(job, role))
-            desired.pods_of(job, roles, self._images)
+            desired.pods(job, roles, self._images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
         except Exception as error:
@@ -196,15 +196,20 @@ class Reconciler:
         """Make what is wanted exist; returns what prevents it and when to look again."""
         job, uid = view.job, str(view.job.metadata["uid"])
         present = frozenset(pod.name for pod in view.seen.pods)
-        want = desired.desired(job, decision.roles, view.addresses(), self._images, present)
-        if problem := self._applier.objects(want.objects, view.seen, uid):
+        objects = desired.objects(job, view.addresses())
+        if problem := self._applier.objects(objects, view.seen, uid):
             return problem, None
-        digest = _config_digest(want.objects)
-        lacking = [_annotated(pod, digest) for pod in want.pods]
+        digest = _config_digest(objects)
+        lacking = [
+            _annotated(pod, digest) for pod in desired.pods(job, decision.roles, self._images, present)
+        ]
         if not view.seen.pods and (problem := self._rehearse(job, decision)):
             return problem, None
         problem = self._applier.pods(lacking, uid) if lacking else None
         key = Key(job.metadata["namespace"], job.metadata["name"])
+        now = Observed.of(self._store.children(key), uid, key.name)
+        own = frozenset(pod.name for pod in now.pods)
+        problem = problem or self._applier.objects(desired.rights(job, own), now, uid)
         try:
             return problem, self._nudger.nudge(key, view.seen.one(Role.LAUNCHER), digest)
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
@@ -215,7 +220,7 @@ class Reconciler:
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._applier.rehearse(desired.pods_of(job, later, self._images)[0])
+        return self._applier.rehearse(desired.pods(job, later, self._images)[0])
 
     def _report(
         self, raw: Json, decision: Decision, replicas: dict[str, ReplicaStatus], said: Report
