@@ -39,6 +39,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
+def mount_path(mount: Mapping[str, Any]) -> str:
+    """Return where a volumeMount mounts, in one spelling: no doubled and no trailing slash."""
+    path = str(mount.get("mountPath", ""))
+    return ("/" if path.startswith("/") else "") + "/".join(filter(None, path.split("/")))
+
+
 class InvalidJob(ValueError):
     """The user's object is not a DGLJob that can run.
 

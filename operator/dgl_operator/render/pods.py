@@ -6,7 +6,7 @@ Pods are created and never applied: what a template says is fixed once the pod i
 from collections.abc import Mapping
 from typing import Any
 
-from dgl_operator.api.v1alpha1 import DGLJob
+from dgl_operator.api.v1alpha1 import DGLJob, mount_path
 from dgl_operator.render import (
     access,
     config,
@@ -149,6 +149,6 @@ def _volumes(job: DGLJob, mounts: list[Json], users: Mapping[str, Any]) -> list[
 
 def _mount_at(pod: Mapping[str, Any], path: str) -> Json | None:
     for mount in pod["containers"][0].get("volumeMounts") or ():
-        if str(mount.get("mountPath", "")).rstrip("/") == path:
+        if mount_path(mount) == path:
             return dict(mount)
     return None

@@ -388,3 +388,112 @@ def test_a_right_is_given_by_role_and_binding_and_taken_away_in_the_other_order(
         ("RoleBinding", PARTITIONER),
         ("Role", PARTITIONER),
     )
+
+
+def claim(name: str, of: str) -> Json:
+    return {"name": name, "persistentVolumeClaim": {"claimName": of}}
+
+
+def made_partitioner(launcher: Json, worker: Json) -> Json:
+    """The partitioner of a job with these two templates."""
+    return pods.pod(a_job(launcher=launcher, worker=worker), Role.PARTITIONER, 0, IMAGES)
+
+
+def test_the_partitioner_gets_the_launchers_environment_and_the_launchers_wins() -> None:
+    """What stands beside --partition-entry-point reaches the partition script."""
+    launcher = a_template(
+        command=["dglrun"],
+        env=[{"name": "ROOT", "value": "/l"}, {"name": "DATA", "value": "$(ROOT)/data"}],
+        envFrom=[{"configMapRef": {"name": "of-launcher"}}],
+    )
+    worker = a_template(
+        env=[{"name": "DATA", "value": "/w"}, {"name": "CUT", "value": "$(DATA)/cut"}],
+        envFrom=[{"secretRef": {"name": "of-worker"}}],
+    )
+
+    main = main_of(made_partitioner(launcher, worker))
+
+    assert main["env"][:3] == [
+        {"name": "ROOT", "value": "/l"},
+        {"name": "DATA", "value": "$(ROOT)/data"},
+        {"name": "CUT", "value": "$(DATA)/cut"},
+    ]
+    assert main["envFrom"] == [
+        {"secretRef": {"name": "of-worker"}},
+        {"configMapRef": {"name": "of-launcher"}},
+    ]
+
+
+def test_the_partitioner_mounts_what_the_launcher_mounts_and_the_launchers_wins() -> None:
+    """With the volumes that these mounts name; what the launcher mounts nowhere is not taken."""
+    launcher = with_pod(
+        a_template(command=["dglrun"], volumeMounts=[_mount("code", "/code/"), _mount("raw", "/raw")]),
+        volumes=[claim("code", "of-launcher"), claim("raw", "raw"), claim("unused", "x")],
+    )
+    worker = with_pod(
+        a_template(volumeMounts=[_mount("code", "/code"), _mount("tmp", "/tmp")]),
+        volumes=[claim("code", "of-worker"), {"name": "tmp", "emptyDir": {}}],
+    )
+
+    pod = made_partitioner(launcher, worker)
+
+    assert main_of(pod)["volumeMounts"][:3] == [
+        _mount("tmp", "/tmp"),
+        _mount("code", "/code/"),
+        _mount("raw", "/raw"),
+    ]
+    assert (volume(pod, "code"), volume(pod, "raw")) == (claim("code", "of-launcher"), claim("raw", "raw"))
+    assert volume(pod, "unused") is None
+
+
+def test_one_name_for_two_volumes_gives_the_partitioner_both() -> None:
+    """Each mount shows what its template says, the worker's init container included."""
+    launcher = with_pod(
+        a_template(command=["dglrun"], volumeMounts=[_mount("data", "/a"), _mount("pack", "/p")]),
+        volumes=[claim("data", "of-launcher"), claim("pack", "of-launcher"), claim("data-launcher", "x")],
+    )
+    worker = with_pod(
+        a_template(volumeMounts=[_mount("data", "/b")]),
+        volumes=[claim("data", "of-worker"), claim("pack", "of-worker")],
+        initContainers=[{"name": "fetch", "image": "x", "volumeMounts": [_mount("pack", "/p")]}],
+    )
+
+    pod = made_partitioner(launcher, worker)
+
+    assert main_of(pod)["volumeMounts"][:3] == [
+        _mount("data", "/b"),
+        _mount("data-launcher-1", "/a"),
+        _mount("pack-launcher", "/p"),
+    ]
+    assert (volume(pod, "data"), volume(pod, "pack")) == (
+        claim("data", "of-worker"),
+        claim("pack", "of-worker"),
+    )
+    assert volume(pod, "data-launcher-1") == claim("data-launcher-1", "of-launcher")
+    assert volume(pod, "pack-launcher") == claim("pack-launcher", "of-launcher")
+
+
+def test_a_volume_that_both_define_alike_is_one_volume() -> None:
+    """A claim that all of them read."""
+    shared = claim("data", "graphs")
+    launcher = with_pod(a_template(command=["dglrun"], volumeMounts=[_mount("data", "/a")]), volumes=[shared])
+    worker = with_pod(a_template(volumeMounts=[_mount("data", "/b")]), volumes=[shared])
+
+    pod = made_partitioner(launcher, worker)
+
+    assert main_of(pod)["volumeMounts"][:2] == [_mount("data", "/b"), _mount("data", "/a")]
+    assert [each["name"] for each in pod["spec"]["volumes"]].count("data") == 1
+    assert len(pod["spec"]["volumes"]) == 4
+
+
+@pytest.mark.parametrize("path", ["/dgl_workspace/dataset", "/dgl_workspace/output/"])
+def test_the_launchers_dataset_and_output_stay_with_the_launcher(path: str) -> None:
+    """Partitions are delivered into the first, and a volume that one node mounts blocks no partitioner."""
+    launcher = with_pod(
+        a_template(command=["dglrun"], volumeMounts=[_mount("mine", path)]), volumes=[claim("mine", "x")]
+    )
+
+    pod = made_partitioner(launcher, a_template())
+
+    assert volume(pod, "mine") is None
+    assert path not in str(pod)
