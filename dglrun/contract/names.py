@@ -25,6 +25,7 @@ CONFIG_DIR = "/etc/dgl"
 KUBE_DIR = "/opt/kube"
 WORKSPACE = "/dgl_workspace"
 DATASET_DIR = "/dgl_workspace/dataset"
+OUTPUT_DIR = "/dgl_workspace/output"
 SHM_DIR = "/dev/shm"  # noqa: S108 - the kernel's name, not a temporary file of ours
 
 VOLUME_CONFIG = "config-volume"

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from dgl_operator.api import quantity, rules
-from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec
+from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, mount_path
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -194,7 +194,7 @@ def _port(port: Mapping[str, Any]) -> tuple[str, int | None]:
 
 def _volumes(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
     """Ours must not meet the user's; without workers a pod has but /dev/shm of us."""
-    mounted = {path_of(mount): mount.get("name") for mount in spec.main.get("volumeMounts") or ()}
+    mounted = {mount_path(mount): mount.get("name") for mount in spec.main.get("volumeMounts") or ()}
     for path in _OUR_MOUNTS:
         if path in mounted and mode.has_workers:
             yield f".containers[0].volumeMounts: expected {path} free, got {mounted[path]}"
@@ -207,11 +207,6 @@ def _volumes(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
         if mounted.get(_YIELDING[name]) != name:
             place = _YIELDING[name]
             yield f".volumes: expected {name} mounted at {place} or another name, got it elsewhere"
-
-
-def path_of(mount: Mapping[str, Any]) -> str:
-    """The mount's path without a trailing slash."""
-    return str(PurePosixPath(str(mount.get("mountPath", ""))))
 
 
 def _pod(spec: ReplicaSpec) -> Mapping[str, Any]:

@@ -590,8 +590,8 @@ def test_a_pod_beyond_those_of_the_mode_decides_nothing(mode: Mode, name: str) -
     assert decided(job, stranger).phase is Phase.PENDING
 
 
-def a_failed_job(**spec: object) -> DGLJob:
-    return a_job(status=a_status("Failed", decide.FAILED), **spec)
+def a_failed_job() -> DGLJob:
+    return a_job(status=a_status("Failed", decide.FAILED))
 
 
 def test_the_launcher_of_a_failed_job_is_ended_and_its_logs_stay() -> None:

@@ -269,10 +269,11 @@ def test_of_very_many_containers_the_main_one_and_those_that_run_are_kept() -> N
 def others() -> list[Json]:
     """What the job has beside its pods."""
     job = a_job(workers=1000)
+    everyone = frozenset({"sage-launcher", "sage-partitioner", *names.workers("sage", 1000)})
     addresses = Addresses("10.0.0.1", "10.0.0.2", tuple(f"10.0.1.{at % 250}" for at in range(1000)))
     return [
         config.config_map(job, addresses), config.report(job), network.service(job),
-        *access.of_launcher(job), *access.of_partitioner(job),
+        *access.accounts(job), *access.rights(job, everyone),
     ]  # fmt: skip
 
 

@@ -72,4 +72,5 @@ def test_a_key_with_anything_in_it_is_refused_or_rendered(
         return
 
     needed = frozenset(each for each in Role if decide.wanted(job, each))
-    desired.desired(job, needed, Addresses(None, None, (None, None)), IMAGES, frozenset())
+    desired.objects(job, Addresses(None, None, (None, None)))
+    desired.pods(job, needed, IMAGES)
