@@ -1,7 +1,9 @@
 """What the chart renders from its values."""
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -59,10 +61,34 @@ def operator(objects: dict[tuple[str, str], Object]) -> Object:
 
 @pytest.mark.parametrize("sets", [(), ("--set-json", REGISTRY)], ids=["as it is", "with a registry"])
 def test_the_chart_has_no_flaw_that_helm_knows(sets: tuple[str, ...]) -> None:
-    """`helm lint --strict` turns warnings into errors."""
+    """`helm lint --strict` turns warnings into errors; nothing is recommended either."""
     done = helm("lint", "--strict", str(CHART), *sets)
 
     assert done.returncode == 0, done.stdout
+    assert "recommended" not in done.stdout
+
+
+def notes(*values: str) -> str:
+    """What helm prints after an installation."""
+    sets = [word for value in (REGISTRY, *values) for word in ("--set-json", value)]
+    done = helm("install", "dgl-operator", str(CHART), "--dry-run=client", "--namespace", "ops", *sets)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("NOTES:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace"), [((), "default"), (('scope="namespace"', 'namespaces=["a", "b"]'), "a")]
+)
+def test_the_notes_name_a_first_job(values: tuple[str, ...], namespace: str) -> None:
+    """An example of this checkout with the registry of this release, where the operator looks for it."""
+    said = notes(*values)
+    (path,) = re.findall(r"manifests/examples/\S+", said)
+    job = yaml.safe_load((generate.ROOT / path).read_text())["metadata"]["name"]
+
+    assert f"sed 's|{generate.REGISTRY}|r.example|' {path}" in said
+    assert f"kubectl apply -n {namespace} -f -" in said
+    assert f"kubectl get -n {namespace} dgljob {job} -w" in said
+    assert f"kubectl logs -n {namespace} -f {job}-launcher" in said
 
 
 def test_the_names_are_those_of_2021() -> None:
@@ -245,6 +271,27 @@ def test_every_value_is_described_by_the_schema() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Each value by its full path."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key != "resources":
+            yield from paths(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def test_every_value_stands_in_the_readme() -> None:
+    """And the README names no other."""
+    table = (CHART / "README.md").read_text().partition("## Values\n")[2].partition("\n## ")[0]
+    named = {
+        name
+        for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
+
+    assert named == set(paths(yaml.safe_load((CHART / "values.yaml").read_text())))
 
 
 def test_the_operator_knows_each_flag_of_the_chart() -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dgl_operator.runtime import settings
+from dgl_operator.runtime.metrics import Metrics
 from dglrun.contract import names
 from tests.unit.api.cases import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])
+OPERATOR = (ROOT / "docs/reference/operator.md").read_text()
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -52,3 +55,19 @@ def test_the_network_policy_of_the_docs_selects_the_pods_of_jobs() -> None:
     assert spec["podSelector"] == pods
     assert spec["ingress"] == [{"from": [{"podSelector": pods}]}]
     assert spec["policyTypes"] == ["Ingress"]
+
+
+def test_every_flag_of_the_operator_stands_in_the_reference() -> None:
+    """And no flag of another program in its table."""
+    table = OPERATOR.partition("## Command line\n")[2].partition("\n## ")[0]
+    known = {flag for action in settings._parser()._actions for flag in action.option_strings}
+
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", table)) == known - {"-h", "--help"}
+
+
+def test_every_metric_stands_in_the_reference() -> None:
+    """By the name under which it is scraped."""
+    names_and_types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().text().decode(), re.MULTILINE)
+
+    for name, kind in names_and_types:
+        assert re.search(rf"\| `{name}(\{{\w+\}})?` \| {kind} \|", OPERATOR), name
