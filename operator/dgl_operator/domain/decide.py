@@ -49,6 +49,7 @@ class Decision:
         roles: Roles whose pods must exist; an absent one is created.
         drop: Pods to delete.
         stop: Pods to end while their objects and logs stay.
+        lost: Names of pods that are needed and not seen.
     """
 
     phase: Phase
@@ -57,8 +58,9 @@ class Decision:
     roles: frozenset[Role] = frozenset()
     drop: tuple[Pod, ...] = ()
     stop: tuple[Pod, ...] = ()
+    lost: tuple[str, ...] = ()
 
-    def is_weighty(self, status: JobStatus) -> bool:
+    def needs_fresh_read(self, status: JobStatus) -> bool:
         """Whether it ends the job or a pod, so that it must rest on a fresh read."""
         return bool(self.drop or self.stop) or (self.phase.is_final and status.phase is not self.phase)
 
@@ -105,7 +107,8 @@ def _unless_failed(
     job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...], lost: tuple[str, ...]
 ) -> Decision:
     if cause := first_failure(seen, lost):
-        return unblocked(_fail(_while_partitioning(job, cause, facts), facts), job.status)
+        failed = _fail(_while_partitioning(job, cause, facts), facts)
+        return replace(unblocked(failed, job.status), lost=lost)
     return _go_on(job, seen, said, facts)
 
 

@@ -50,6 +50,8 @@ class Applier:
             self._cluster.create(body, rehearse=True)
         except AlreadyExists:
             return None  # whose it is shows when it is needed
+        except Conflict:
+            raise  # of a quota's counter, as below
         except Refused as error:
             return None if _cannot_rehearse(error) else _refused(body, error)
         return None

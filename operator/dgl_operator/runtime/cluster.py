@@ -252,7 +252,7 @@ class KubeCluster:
         return self._merge(kind, place, {"metadata": dict(metadata)})
 
     def stop(self, place: Place) -> Json | None:
-        """See `Cluster`; a pod's deadline may be set while it runs, and the kubelet then ends it as failed."""
+        """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
         return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": 1}})
 
     def delete(self, kind: Kind, place: Place) -> None:
@@ -405,7 +405,9 @@ def _page(kind: Kind, data: bytes) -> tuple[Page, str | None]:
         version = int(answer["metadata"]["resourceVersion"])
         items = tuple(_typed(kind, item) for item in answer["items"] or ())
     except (decode.DecodeError, KeyError) as error:
-        raise ClusterBusy(f"list of {kind.plural}: expected a list, got an answer without: {error}") from error
+        raise ClusterBusy(
+            f"list of {kind.plural}: expected a list, got an answer without: {error}"
+        ) from error
     return Page(items, version), answer["metadata"].get("continue") or None
 
 

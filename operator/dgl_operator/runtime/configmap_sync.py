@@ -6,10 +6,8 @@ and an annotation that overtakes the ConfigMap would sync the old text: a second
 later. The annotation ends as the hash of what is mounted, so that a restarted operator finds nothing to do.
 """
 
-import time
-from collections.abc import Callable
-
 from dgl_operator.domain.observed import Pod
+from dgl_operator.runtime.clock import Clock
 from dgl_operator.runtime.cluster import Cluster, Place
 from dgl_operator.runtime.kinds import Key, Kind
 from dgl_operator.runtime.store import Store
@@ -22,7 +20,7 @@ _FIRST = ".first"
 class ConfigMapSync:
     """Annotates waiting launchers."""
 
-    def __init__(self, cluster: Cluster, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster, store: Store, clock: Clock) -> None:
         self._cluster = cluster
         self._store = store
         self._clock = clock
@@ -44,9 +42,13 @@ class ConfigMapSync:
             return None
         if launcher.config_hash != digest + _FIRST:
             self._annotate(key, launcher, digest + _FIRST)
-            self._annotated[key] = self._clock()
+            self._annotated[key] = self._clock.seconds()
             return AGAIN_SECONDS
-        wait = self._annotated.get(key, self._clock() - AGAIN_SECONDS) + AGAIN_SECONDS - self._clock()
+        wait = (
+            self._annotated.get(key, self._clock.seconds() - AGAIN_SECONDS)
+            + AGAIN_SECONDS
+            - self._clock.seconds()
+        )
         if wait > 0:
             return wait
         self._annotate(key, launcher, digest)

@@ -61,7 +61,6 @@ class _Server(ThreadingHTTPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
-
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take a connection while there are few: idle ones must not fill the process with threads."""
         if self._free.acquire(blocking=False):

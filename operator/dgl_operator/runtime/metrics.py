@@ -30,7 +30,9 @@ class Metrics:
         self.failed = Counter(
             "dgl_operator_jobs_failed", "Jobs that Failed, by reason", ["reason"], registry=self._registry
         )
-        self.errors = self._counter("reconcile_errors", "Reconciles that failed and will be retried, bugs included")
+        self.errors = self._counter(
+            "reconcile_errors", "Reconciles that failed and will be retried, bugs included"
+        )
         self._quarantined = Counter(
             "dgl_operator_quarantined_objects",
             "Times that an object could not be decoded or kept, by resource",
@@ -52,9 +54,7 @@ class Metrics:
 
     def watch_depth(self, depth: Callable[[], float]) -> None:
         """Show the queue's depth, read at each scrape."""
-        gauge = Gauge(
-            "dgl_operator_queue_depth", "Jobs queued or being reconciled", registry=self._registry
-        )
+        gauge = Gauge("dgl_operator_queue_depth", "Jobs queued or being reconciled", registry=self._registry)
         gauge.set_function(depth)
 
     def quarantine(self, resource: str) -> None:

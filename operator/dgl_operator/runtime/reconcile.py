@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase
 from dgl_operator.domain import decide, report, status, validate
@@ -14,6 +14,7 @@ from dgl_operator.render import config, desired
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.settings import Images
 from dgl_operator.runtime.apply import Applier, prevented
+from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
 from dgl_operator.runtime.configmap_sync import ConfigMapSync
 from dgl_operator.runtime.decode import UNREADABLE
@@ -29,11 +30,6 @@ log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = "InternalError"
 UNREADABLE_OBJECT = "UnreadableObject"
-
-
-def utc_now() -> datetime:
-    """Whole seconds, as the API server stores times."""
-    return datetime.now(UTC).replace(microsecond=0)
 
 
 @dataclass(frozen=True)
@@ -94,19 +90,17 @@ class Reconciler:
         images: Images,
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
-        now: Callable[[], datetime] = utc_now,
-        writer: StatusWriter | None = None,
-        sync: ConfigMapSync | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._images = images
         self._metrics = metrics
         self._modes = modes
-        self._now = now
+        self._now = clock.now
         self._applier = Applier(cluster, store)
-        self._writer = writer or StatusWriter(cluster, store, metrics, now)
-        self._sync = sync or ConfigMapSync(cluster, store)
+        self._writer = StatusWriter(cluster, store, metrics, clock)
+        self._sync = ConfigMapSync(cluster, store, clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -123,7 +117,8 @@ class Reconciler:
             except Refused as error:
                 log.exception("%s/%s: refused", *key)
                 self._metrics.errors.inc()
-                self._show(key, lambda bare: decide.blocked(bare, Problem(error.reason or "Refused", str(error))))
+                problem = Problem(error.reason or "Refused", str(error))
+                self._show(key, lambda bare: decide.blocked(bare, problem))
                 return Outcome(retry=True)
             except ClusterBusy:
                 self._metrics.errors.inc()
@@ -182,7 +177,7 @@ class Reconciler:
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
             roles = frozenset(role for role in Role if decide.wanted(job, role))
-            desired.pods_of(job, roles, self._images)
+            desired.pods(job, roles, self._images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
         except Exception as error:
@@ -288,14 +283,14 @@ class Reconciler:
         """Make what is wanted exist; returns what prevents it and when to look again."""
         job = view.job
         present = frozenset(pod.name for pod in view.seen.pods)
-        want = desired.desired(job, decision.roles, view.addresses(), self._images, present)
-        if problem := self._applier.objects(want.objects, view.seen, view.uid):
+        objects = desired.objects(job, view.addresses())
+        if problem := self._applier.objects(objects, view.seen, view.uid):
             return problem, None
-        digest = _config_digest(want.objects)
+        digest = _config_digest(objects)
         if not view.seen.pods and (problem := self._rehearse(job, decision)):
             return problem, None
-        lacking = [_annotated(pod, digest) for pod in want.pods]
-        problem = self._applier.pods(lacking, view.uid) if lacking else None
+        lacking = desired.pods(job, decision.roles, self._images, present)
+        problem = self._applier.pods([_annotated(pod, digest) for pod in lacking], view.uid)
         problem = self._grant(view) or problem
         key = Key.of_job(view.raw)
         try:
@@ -315,7 +310,7 @@ class Reconciler:
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._applier.rehearse(desired.pods_of(job, later, self._images)[0])
+        return self._applier.rehearse(desired.pods(job, later, self._images)[0])
 
 
 def _is_too_large(raw: Json) -> bool:
@@ -345,7 +340,9 @@ def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) 
 def _config_digest(objects: tuple[Json, ...]) -> str | None:
     """Hash of those files that a waiting launcher waits for."""
     data = next((each["data"] for each in objects if "data" in each), None)
-    return None if data is None else config.digest({key: data[key] for key in (names.HOSTFILE, names.PARTFILE)})
+    return (
+        None if data is None else config.digest({key: data[key] for key in (names.HOSTFILE, names.PARTFILE)})
+    )
 
 
 def _annotated(pod: Json, digest: str | None) -> Json:

@@ -65,7 +65,7 @@ class Service:
             server.server_close()
 
     def _start(self) -> None:
-        """Bring the informers up: jobs first, since the store keeps no child of a job that it does not know."""
+        """Bring the informers up: jobs first, since the store keeps only children of jobs that it knows."""
         for group in (self._jobs, self._children):
             for informer in group:
                 informer.start()

@@ -1,12 +1,10 @@
 """Writes a job's status when it changed, once for many small changes, and tells of each transition."""
 
 import logging
-import time
-from collections.abc import Callable
-from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import JobStatus
 from dgl_operator.domain import events, status
+from dgl_operator.runtime.clock import Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Refused
 from dgl_operator.runtime.event_manifest import manifest
 from dgl_operator.runtime.kinds import Json, Key, Kind
@@ -27,13 +25,11 @@ class StatusWriter:
         cluster: Cluster,
         store: Store,
         metrics: Metrics,
-        now: Callable[[], datetime],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._metrics = metrics
-        self._now = now
         self._clock = clock
         self._written: dict[Key, float] = {}
 
@@ -55,7 +51,7 @@ class StatusWriter:
         if wait := self._too_early(key, old, new):
             return raw, wait
         stored = self._stored(raw, new)
-        self._written[key] = self._clock()
+        self._written[key] = self._clock.seconds()
         self._store.put(Kind.JOB, stored)
         self._tell(raw, old, new)
         return stored, 0.0
@@ -68,7 +64,7 @@ class StatusWriter:
         """Seconds until a minor change may be written."""
         if not status.is_minor(old, new):
             return 0.0
-        now = self._clock()
+        now = self._clock.seconds()
         return max(0.0, self._written.get(key, now - MINOR_SECONDS) + MINOR_SECONDS - now)
 
     def _stored(self, raw: Json, new: JobStatus) -> Json:
@@ -89,6 +85,6 @@ class StatusWriter:
         for event in found:
             log.info("%s/%s: %s: %s", *Key.of_job(raw), event.reason, event.message)
             try:
-                self._cluster.post_event(manifest(raw, event, self._now()))
+                self._cluster.post_event(manifest(raw, event, self._clock.now()))
             except (ClusterBusy, Refused) as error:
                 log.warning("%s/%s: event %s not posted: %s", *Key.of_job(raw), event.reason, error)

@@ -210,7 +210,9 @@ _JOB_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "d
 
 def _reduced_job(item: Json) -> Json:
     """The job without what nobody here reads; a spec that is unreadable or large is left out, and says so."""
-    kept: dict[str, Any] = {key: item[key] for key in ("apiVersion", "kind", "status", UNREADABLE) if key in item}
+    kept: dict[str, Any] = {
+        key: item[key] for key in ("apiVersion", "kind", "status", UNREADABLE) if key in item
+    }
     kept["metadata"] = {key: item["metadata"][key] for key in _JOB_METADATA if key in item["metadata"]}
     if UNREADABLE in item or "spec" not in item:
         return kept

@@ -602,7 +602,7 @@ def test_the_launcher_of_a_failed_job_is_ended_and_its_logs_stay() -> None:
 
     assert [pod.name for pod in decision.stop] == ["sage-launcher"]
     assert [pod.name for pod in decision.drop] == ["sage-worker-0", "sage-worker-1"]
-    assert decision.is_weighty(job.status)
+    assert decision.needs_fresh_read(job.status)
 
 
 def test_a_launcher_that_is_being_ended_is_left_alone() -> None:

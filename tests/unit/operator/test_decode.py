@@ -74,7 +74,9 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=3), min_size=1, max_size=4), st.data())
-def test_items_beside_a_deep_one_are_as_they_were_written(items: list[dict[str, object]], data: st.DataObject) -> None:
+def test_items_beside_a_deep_one_are_as_they_were_written(
+    items: list[dict[str, object]], data: st.DataObject
+) -> None:
     """Whatever brackets and quotes their strings hold."""
     at = data.draw(st.integers(0, len(items)))
     texts = [json.dumps(item, ensure_ascii=data.draw(st.booleans())) for item in items]

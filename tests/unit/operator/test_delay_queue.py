@@ -148,7 +148,7 @@ def started(queue: DelayQueue, now: float) -> list[Key]:
 
 
 def test_jobs_under_way_come_before_new_ones_and_new_ones_are_not_forgotten() -> None:
-    """A thousand jobs submitted at once do not hold up those whose partitioner has succeeded (finding A13)."""
+    """A thousand jobs submitted at once do not hold up one whose partitioner has succeeded (A13)."""
     queue = DelayQueue(RUNS, is_new=lambda key: key.name.startswith("new"))
     for number in range(20):
         queue.add(Key("default", f"new-{number}"), 0.0)

@@ -107,7 +107,10 @@ def _get(url: str) -> tuple[int, bytes]:
 def test_idle_connections_do_not_fill_the_process_with_threads() -> None:
     """800 of them made 802 threads (finding A15); a further one is closed and a probe gets its turn again."""
     with _listening("127.0.0.1") as port:
-        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(4 * http_server.MAX_CONNECTIONS)]
+        idle = [
+            socket.create_connection(("127.0.0.1", port), timeout=30)
+            for _ in range(4 * http_server.MAX_CONNECTIONS)
+        ]
         refused = sum(_is_closed(each) for each in idle[http_server.MAX_CONNECTIONS :])
         threads = sum("process_request_thread" in thread.name for thread in threading.enumerate())
         for each in idle:

@@ -24,7 +24,11 @@ from dgl_operator.runtime.cluster import (
 from dgl_operator.runtime.kinds import Json, Kind
 
 Reply = tuple[int, dict[str, str], bytes]
-POD: Json = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5"}}
+POD: Json = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5"},
+}
 
 
 class FakeApiServer:
@@ -240,7 +244,7 @@ def test_a_watch_from_an_old_version_has_expired(serve: Serve) -> None:
 
 @pytest.mark.parametrize("line", ["<html>", '{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}'])
 def test_any_other_end_of_a_watch_may_pass(serve: Serve, line: str) -> None:
-    """kopf ended the process for such."""
+    """Kopf ended the process for such."""
     client, _ = serve(watching(line))
 
     with pytest.raises(ClusterBusy):

@@ -10,7 +10,7 @@ from dgl_operator.domain import reduced, report
 from dgl_operator.domain.observed import Observed, Pod, Problem
 from dgl_operator.render import access, config, network
 from dgl_operator.render.config import Addresses
-from dgl_operator.runtime.match import is_met
+from dgl_operator.runtime.is_applied import is_met
 from dglrun.contract import names
 from dglrun.contract.names import Role
 from tests.support.jobs import Json, a_child, a_job, a_pod, ended, observed, running, waiting

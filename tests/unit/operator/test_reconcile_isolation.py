@@ -1,4 +1,4 @@
-"""One look at a job when others interfere: foreign objects, refusals, bugs, strangers' edits, crowds of events."""
+"""One look at a job when others interfere: foreign objects, refusals, bugs, edits, crowds of events."""
 
 import copy
 from typing import Any
@@ -23,7 +23,13 @@ FOREIGN_WORKER: Json = {
         "name": "sage-worker-0",
         "namespace": "default",
         "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "sage-worker", "uid": "s", "controller": True}
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "name": "sage-worker",
+                "uid": "s",
+                "controller": True,
+            }
         ],
     },
 }
@@ -90,11 +96,13 @@ def test_rights_go_when_the_job_has_ended(phase: str) -> None:
 
 
 def test_a_milestone_is_recorded_before_anything_is_provided() -> None:
-    """While the workers were refused, Partitioned stayed False; a deleted partitioner then failed the job (A4)."""
+    """Partitioned stayed False while workers were refused; a deleted partitioner failed the job (A4)."""
     operator = Operator()
     operator.settle()
     operator.pod("sage-partitioner", a_pod_status("Succeeded", ip="10.0.0.2"))
-    operator.cluster.admit = failing("Pod", "sage-worker-0", ClusterBusy("failed calling webhook", status=500))
+    operator.cluster.admit = failing(
+        "Pod", "sage-worker-0", ClusterBusy("failed calling webhook", status=500)
+    )
     with pytest.raises(ClusterBusy):
         operator.look()
     recorded = condition(operator, "Partitioned")["status"]
@@ -194,13 +202,17 @@ def test_a_new_job_with_a_huge_spec_is_refused_with_the_limit() -> None:
     operator.look()
 
     message = operator.status["message"]
-    assert message.startswith(f"InvalidSpec: spec: expected at most {stores.SPEC_BYTES} bytes of JSON, got 26")
+    assert message.startswith(
+        f"InvalidSpec: spec: expected at most {stores.SPEC_BYTES} bytes of JSON, got 26"
+    )
     assert operator.names(Kind.POD) == set()
 
 
 def test_a_job_with_a_large_spec_runs_like_any_other() -> None:
     """Its spec is read when it is looked at."""
-    operator = Operator(a_raw_job(worker=a_template(env=[{"name": "X", "value": "x" * stores.KEPT_SPEC_BYTES}])))
+    operator = Operator(
+        a_raw_job(worker=a_template(env=[{"name": "X", "value": "x" * stores.KEPT_SPEC_BYTES}]))
+    )
 
     training(operator)
 

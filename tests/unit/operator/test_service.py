@@ -114,7 +114,10 @@ def test_an_object_that_cannot_be_read_is_named_rejected_and_hurts_no_other() ->
     cluster.add({**deep, UNREADABLE: "expected at most 200 levels of nesting, got more"})
     cluster.add(a_raw_job())
     with running(cluster) as operator:
-        eventually("a status each", lambda: all(status_of(cluster, Key("default", name)) for name in ("deep", "sage")))
+        eventually(
+            "a status each",
+            lambda: all(status_of(cluster, Key("default", name)) for name in ("deep", "sage")),
+        )
         text = operator._metrics.text().decode()
 
     assert status_of(cluster, Key("default", "deep"))["message"] == (
@@ -158,7 +161,9 @@ def test_an_expired_watch_lists_again_and_finds_what_is_gone() -> None:
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError("a bug"), ClusterBusy("connection refused")], ids=str)
-def test_watching_that_fails_is_begun_again_and_ends_the_health_after_three_periods(trouble: Exception) -> None:
+def test_watching_that_fails_is_begun_again_and_ends_the_health_after_three_periods(
+    trouble: Exception,
+) -> None:
     """And never the process; one that goes well makes the operator healthy again."""
     cluster = WatchedCluster()
     with running(cluster, relist=0.05) as operator:
@@ -182,6 +187,6 @@ def test_each_job_is_looked_at_now_and_then_whatever_the_watches_bring() -> None
     cluster.add(a_raw_job())
     with running(cluster, relist=0.05) as operator:
         eventually("pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
-        looks = operator._reconciler._metrics.seconds._sum  # type: ignore[attr-defined]
+        looks = operator._reconciler._metrics.seconds._sum
         seen = looks.get()
         eventually("another look", lambda: looks.get() > seen)

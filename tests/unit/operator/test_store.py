@@ -132,7 +132,10 @@ def test_a_list_of_one_namespace_or_kind_leaves_the_others() -> None:
 
 
 STRANGERS: dict[str, Json] = {
-    "without an owner": {**pod(LAUNCHER, 1), "metadata": {**pod(LAUNCHER, 1)["metadata"], "ownerReferences": []}},
+    "without an owner": {
+        **pod(LAUNCHER, 1),
+        "metadata": {**pod(LAUNCHER, 1)["metadata"], "ownerReferences": []},
+    },
     "of another job": pod(LAUNCHER, 1, job="other", owner="other-uid"),
     "of a job that is gone": pod(LAUNCHER, 1, owner="an-older-uid"),
     "under a name that the job does not give": pod("sage-helper", 1),
@@ -142,7 +145,13 @@ STRANGERS: dict[str, Json] = {
         "metadata": {
             **pod(LAUNCHER, 1)["metadata"],
             "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "Deployment", "name": "sage", "uid": "job-uid", "controller": True}
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "name": "sage",
+                    "uid": "job-uid",
+                    "controller": True,
+                }
             ],
         },
     },
