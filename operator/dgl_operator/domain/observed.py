@@ -130,9 +130,14 @@ class Observed:
     def of(cls, children: Iterable[Mapping[str, Any]], uid: str, job_name: str) -> "Observed":
         """Sort the children of the job with this UID and name; all others are ignored."""
         own = [child for child in children if controller_uid(child) == uid]
-        pods = [_pod(child, *place) for child in own if (place := _place(child, job_name))]
-        others = {(child["kind"], _name(child)): child for child in own if child["kind"] != "Pod"}
-        return cls(tuple(sorted(pods, key=lambda pod: (pod.role.value, pod.index))), others)
+        pods = [found for child in own if child["kind"] == "Pod" and (found := pod_of(child, job_name))]
+        return cls.from_pods(pods, [child for child in own if child["kind"] != "Pod"])
+
+    @classmethod
+    def from_pods(cls, pods: Iterable[Pod], others: Iterable[Mapping[str, Any]]) -> "Observed":
+        """Put together what has been read of a job's pods, and its other children."""
+        objects = {(child["kind"], _name(child)): child for child in others}
+        return cls(tuple(sorted(pods, key=lambda pod: (pod.role.value, pod.index))), objects)
 
     def of_role(self, role: Role) -> tuple[Pod, ...]:
         """Pods of one role in the order of their index."""
@@ -153,12 +158,14 @@ def controller_uid(child: Mapping[str, Any]) -> str | None:
     return next((fields.text(owner.get("uid")) for owner in owners if owner.get("controller") is True), None)
 
 
+def pod_of(raw: Mapping[str, Any], job_name: str) -> Pod | None:
+    """Read a pod of the job; None for a name that the job gives to no pod."""
+    place = names.role_of(job_name, _name(raw))
+    return _pod(raw, *place) if place else None
+
+
 def _name(child: Mapping[str, Any]) -> str:
     return fields.text(fields.mapping(child.get("metadata")).get("name"))
-
-
-def _place(child: Mapping[str, Any], job_name: str) -> tuple[Role, int] | None:
-    return names.role_of(job_name, _name(child)) if child["kind"] == "Pod" else None
 
 
 def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase
@@ -22,7 +22,7 @@ from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.status_writer import StatusWriter
-from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Store
+from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Seen, Store
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -38,19 +38,28 @@ class View:
 
     raw: Json
     job: DGLJob
-    seen: Observed
+    known: Seen
     said: Report
 
     @classmethod
-    def of(cls, raw: Json, children: tuple[Json, ...]) -> "View":
-        """Parse both.
+    def of(cls, raw: Json, known: Seen) -> "View":
+        """Parse the job and read its report.
 
         Raises:
             InvalidJob: the job has another shape.
         """
-        name = raw["metadata"]["name"]
-        seen = Observed.of(children, raw["metadata"]["uid"], name)
-        return cls(raw, DGLJob.parse(raw), seen, report.read(seen.report(names.report(name))))
+        data = known.observed.report(names.report(raw["metadata"]["name"]))
+        return cls(raw, DGLJob.parse(raw), known, report.read(data))
+
+    @property
+    def seen(self) -> Observed:
+        """Its children."""
+        return self.known.observed
+
+    @property
+    def key(self) -> Key:
+        """The job's key."""
+        return Key.of_job(self.raw)
 
     @property
     def namespace(self) -> str:
@@ -137,7 +146,7 @@ class Reconciler:
         if rejected := self._rejected(raw):
             return self._reject(raw, rejected)
         try:
-            view = View.of(raw, self._store.children(key))
+            view = View.of(raw, self._store.seen(key))
         except InvalidJob:
             if _has_ended(raw):
                 return Outcome()  # refused for its shape, which has not become better
@@ -237,12 +246,12 @@ class Reconciler:
             if not self._applier.find(key.namespace, name, raw["metadata"]["uid"]):
                 break
         leaves = "deletionTimestamp" in raw["metadata"]
-        return None if leaves else View.of(raw, self._store.children(key))
+        return None if leaves else View.of(raw, self._store.seen(key))
 
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end, then take away what an ended job must not have."""
         raw, wait = self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))
-        ended = view if raw is view.raw else View.of(raw, self._store.children(Key.of_job(raw)))
+        ended = view if raw is view.raw else View.of(raw, self._store.seen(view.key, view.known))
         clean = ended.decide()
         self._applier.stop(view.namespace, clean.stop)
         self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in clean.drop])
@@ -259,7 +268,7 @@ class Reconciler:
         """Provide what the job needs now; what can never be undone is written down before."""
         if status.irrevocable(view.job.status, decision):
             raw, _ = self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))
-            view = View.of(raw, self._store.children(Key.of_job(raw)))
+            view = View.of(raw, self._store.seen(view.key, view.known))
         try:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:
@@ -275,9 +284,9 @@ class Reconciler:
 
     def _report(self, view: View, decision: Decision) -> float:
         """Write the status with the pods as they are now; returns when a minor change may be written."""
-        now_seen = View.of(view.raw, self._store.children(Key.of_job(view.raw)))
+        after = replace(view, known=self._store.seen(view.key, view.known))
         decision = decide.unstalled(decision, view.job.status)
-        return self._writer.write(view.raw, view.job.status, now_seen.status(decision, self._now()))[1]
+        return self._writer.write(view.raw, view.job.status, after.status(decision, self._now()))[1]
 
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
         """Make what is wanted exist; returns what prevents it and when to look again."""
@@ -292,18 +301,16 @@ class Reconciler:
         lacking = desired.pods(job, decision.roles, self._images, present)
         problem = self._applier.pods([_annotated(pod, digest) for pod in lacking], view.uid)
         problem = self._grant(view) or problem
-        key = Key.of_job(view.raw)
         try:
-            return problem, self._sync.sync(key, view.seen.one(Role.LAUNCHER), digest)
+            return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
 
     def _grant(self, view: View) -> Problem | None:
         """Give the job's accounts rights over those pods that are there and the job's own."""
-        children = self._store.children(Key.of_job(view.raw))
-        now_seen = Observed.of(children, view.uid, view.raw["metadata"]["name"])
-        own = frozenset(pod.name for pod in now_seen.pods if not pod.deleting)
-        return self._applier.objects(desired.rights(view.job, own), now_seen, view.uid)
+        seen = self._store.seen(view.key, view.known).observed
+        own = frozenset(pod.name for pod in seen.pods if not pod.deleting)
+        return self._applier.objects(desired.rights(view.job, own), seen, view.uid)
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""

@@ -1,8 +1,9 @@
 """What the watches have brought, by job: the only thing that the hot path reads.
 
-Fed by the watches and by the answers to our own writes. It keeps the reduced form of what it is given, as
-JSON text (a tenth of the memory of the decoded objects), and of children only those that a job which we
-know owns and names: nobody can fill it with objects that merely carry our label. Thread-safe.
+Fed by the watches and by the answers to our own writes. Of a pod it keeps what is decided on, read once;
+of other objects the reduced form as JSON text (a tenth of the memory of the decoded object); and of
+children only those that a job which we know owns and names: nobody can fill it with objects that merely
+carry our label. Thread-safe.
 """
 
 import threading
@@ -13,8 +14,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from dgl_operator.domain import reduced
-from dgl_operator.domain.observed import controller_uid
+from dgl_operator.domain import observed, reduced
+from dgl_operator.domain.observed import Observed, Pod, controller_uid
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dglrun.contract import names
@@ -32,14 +33,16 @@ _REMEMBERED_DELETIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """One object: identity, version, and the rest as JSON text without the version."""
+    """One object: identity, version, and what is kept of it without the version."""
 
     uid: str
     version: int
-    text: bytes
+    kept: bytes | Pod
 
     def item(self) -> Json:
-        found: Json = from_json(self.text, cache_strings="keys")
+        """The object, decoded; a pod is not kept as one."""
+        assert isinstance(self.kept, bytes)  # noqa: S101 - for the type checker
+        found: Json = from_json(self.kept, cache_strings="keys")
         found["metadata"]["resourceVersion"] = str(self.version)
         return found
 
@@ -47,12 +50,25 @@ class _Record:
 class _Family:
     """A job and its children."""
 
-    __slots__ = ("children", "is_new", "job")
+    __slots__ = ("children", "is_new", "job", "revision")
 
     def __init__(self, job: _Record, is_new: bool) -> None:
         self.job = job
         self.is_new = is_new
+        self.revision = 0
         self.children: dict[tuple[Kind, str], _Record] = {}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The children of a job at one moment.
+
+    Attributes:
+        revision: Grows with each change of them.
+    """
+
+    observed: Observed
+    revision: int
 
 
 class Store:
@@ -69,12 +85,18 @@ class Store:
             family = self._families.get(key)
         return family.job.item() if family else None
 
-    def children(self, key: Key) -> tuple[Json, ...]:
-        """All objects that the job owns."""
+    def seen(self, key: Key, before: Seen | None = None) -> Seen:
+        """What the job owns; `before` itself when nothing of it has changed since."""
         with self._lock:
             family = self._families.get(key)
-            records = tuple(family.children.values()) if family else ()
-        return tuple(record.item() for record in records)
+            if family is None:
+                return Seen(Observed(), 0)
+            if before is not None and before.revision == family.revision:
+                return before
+            records, revision = tuple(family.children.values()), family.revision
+        pods = [record.kept for record in records if isinstance(record.kept, Pod)]
+        others = [record.item() for record in records if not isinstance(record.kept, Pod)]
+        return Seen(Observed.from_pods(pods, others), revision)
 
     def keys(self) -> frozenset[Key]:
         """All known jobs."""
@@ -159,7 +181,7 @@ class Store:
             return key
         if family.job.version > new.version:
             return None
-        changed = family.job.text != new.text
+        changed = family.job.kept != new.kept
         family.job, family.is_new = new, is_new
         return key if changed else None
 
@@ -169,12 +191,12 @@ class Store:
         place = (kind, item["metadata"]["name"])
         if key is None or family is None or not _is_child(key, family.job.uid, kind, item):
             return None
-        new, old = _record(reduced.pod(item) if kind is Kind.POD else reduced.other(item)), None
-        old = family.children.get(place)
+        new, old = _child(key, kind, item), family.children.get(place)
         if old is not None and old.version > new.version:
             return None
         family.children[place] = new
-        return None if old is not None and (old.uid, old.text) == (new.uid, new.text) else key
+        family.revision += 1
+        return None if old is not None and (old.uid, old.kept) == (new.uid, new.kept) else key
 
     def _drop(self, kind: Kind, key: Key | None, name: str, uid: str) -> Key | None:
         self._deleted[uid] = None
@@ -191,11 +213,20 @@ class Store:
         if known is None or known.uid != uid:
             return None
         del family.children[kind, name]
+        family.revision += 1
         return key
 
 
 def _key(kind: Kind, item: Json) -> Key | None:
     return Key.of_job(item) if kind is Kind.JOB else Key.of_owner(item)
+
+
+def _child(key: Key, kind: Kind, item: Json) -> _Record:
+    if kind is not Kind.POD:
+        return _record(reduced.other(item))
+    pod, metadata = observed.pod_of(reduced.pod(item), key.name), item["metadata"]
+    assert pod is not None  # noqa: S101 - its name is one of the job's
+    return _Record(metadata["uid"], int(metadata["resourceVersion"]), pod)
 
 
 def _record(item: Json) -> _Record:
@@ -227,14 +258,10 @@ def _is_child(key: Key, uid: str, kind: Kind, item: Json) -> bool:
 
 def is_named(job: str, kind: Kind, name: str) -> bool:
     """Whether the job gives this name to an object of the kind."""
-    of_roles = (names.launcher(job), names.partitioner(job))
     if kind is Kind.POD:
-        return name in of_roles or _is_worker(job, name)
+        return names.role_of(job, name) is not None
     if kind is Kind.CONFIG_MAP:
         return name in (names.config(job), names.report(job))
-    return name == names.service(job) if kind is Kind.SERVICE else name in of_roles
-
-
-def _is_worker(job: str, name: str) -> bool:
-    index = name.removeprefix(names.worker(job, 0).removesuffix("0"))
-    return index.isascii() and index.isdigit() and len(index) <= 4 and names.worker(job, int(index)) == name
+    if kind is Kind.SERVICE:
+        return name == names.service(job)
+    return name in (names.launcher(job), names.partitioner(job))

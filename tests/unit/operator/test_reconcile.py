@@ -552,7 +552,7 @@ def test_a_label_taken_off_our_config_map_is_put_back() -> None:
     operator.settle()
 
     assert operator.cluster.objects[place]["metadata"]["labels"][names.LABEL_JOB] == "sage"
-    assert any(each["metadata"]["name"] == "sage-config" for each in operator.store.children(KEY))
+    assert ("ConfigMap", "sage-config") in operator.store.seen(KEY).observed.objects
 
 
 def test_a_refused_annotation_does_not_stop_the_job() -> None:

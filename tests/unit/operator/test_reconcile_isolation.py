@@ -221,10 +221,10 @@ def test_a_job_with_a_large_spec_runs_like_any_other() -> None:
 
 def test_a_crowd_of_pod_events_is_few_status_writes() -> None:
     """200 Ready events were 200 status writes (finding A14)."""
-    operator = Operator(a_raw_job(workers=200))
+    operator = Operator(a_raw_job(workers=60))
     partitioned(operator)
     writes = []
-    for index in range(200):
+    for index in range(60):
         operator.pod(f"sage-worker-{index}", worker_status(index))
         operator.look()
         writes += [write for write in operator.cluster.writes if write.startswith("status")]
@@ -233,7 +233,7 @@ def test_a_crowd_of_pod_events_is_few_status_writes() -> None:
     operator.settle()
 
     assert len(writes) <= 6
-    assert operator.status["replicaStatuses"]["Worker"]["ready"] == "200/200"
+    assert operator.status["replicaStatuses"]["Worker"]["ready"] == "60/60"
     assert condition(operator, "WorkersReady")["status"] == "True"
 
 

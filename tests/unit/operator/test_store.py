@@ -52,8 +52,9 @@ def a_store() -> Store:
 
 def known(store: Store) -> list[tuple[str, str, str]]:
     """Name, UID and version of the job's children."""
-    found = [child["metadata"] for child in store.children(KEY)]
-    return sorted((each["name"], each["uid"], each["resourceVersion"]) for each in found)
+    found = store.seen(KEY).observed
+    versions = {name: record.version for (_, name), record in store._families[KEY].children.items()}
+    return [(pod.name, pod.uid, str(versions[pod.name])) for pod in found.pods]
 
 
 def everything(_key: Key) -> bool:
@@ -174,7 +175,7 @@ def test_the_children_go_with_their_job() -> None:
 
     store.drop(Kind.JOB, a_raw_job())
 
-    assert (store.keys(), store.job(KEY), known(store)) == (frozenset(), None, [])
+    assert (store.keys(), store.job(KEY), store.seen(KEY).observed.pods) == (frozenset(), None, ())
     assert store.put(Kind.POD, pod(LAUNCHER, 2)) is None
 
 
