@@ -174,7 +174,7 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         phase=fields.text(status.get("phase")) or "Pending",
         ip=_ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
-        deleting=metadata.get("deletionTimestamp") is not None,
+        deleting=fields.text(metadata.get("deletionTimestamp")) != "",
         begun=any(_has_run(container) for container in everyone),
         main_started=_has_run(main),
         main_end=_end(main),
@@ -318,7 +318,7 @@ def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mappin
 def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
     """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
     metadata, target = fields.mapping(raw.get("metadata")), _condition(status, "DisruptionTarget")
-    if metadata.get("deletionTimestamp") is not None:
+    if fields.text(metadata.get("deletionTimestamp")):
         yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
     if target.get("status") == "True":
         yield _shifted(target.get("lastTransitionTime"), 0)
