@@ -29,7 +29,7 @@ _BLOCKING = {
 _EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
 """Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
 
-_LAST_WORDS = 2048
+_LAST_LINES = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
 
 
@@ -244,7 +244,7 @@ def _end(container: Mapping[str, Any]) -> Ended | None:
         container=fields.text(container.get("name")),
         exit_code=fields.whole(terminated.get("exitCode")) or 0,
         reason=fields.text(terminated.get("reason")),
-        message=fields.text(terminated.get("message")).strip()[-_LAST_WORDS:],
+        message=fields.text(terminated.get("message")).strip()[-_LAST_LINES:],
         at=fields.time(terminated.get("finishedAt")),
     )
 
