@@ -198,7 +198,7 @@ class ReplicaStatus(Model):
     failed: int = Field(default=0, ge=0)
     """Pods that failed, were evicted or were lost."""
     ready: str = "0/0"
-    """Ready pods of the wanted ones, as n/m."""
+    """Ready/desired pods, as n/m."""
 
 
 class Condition(Model):
@@ -259,12 +259,12 @@ class PartitionStatus(Model):
 
 
 class JobStatus(Model):
-    """What is true of the job."""
+    """What the operator observed of the job."""
 
     phase: Phase | None = None
     """Pending, Starting, Partitioning, Partitioned or Training; finally Completed or Failed."""
     message: str | None = Field(default=None, max_length=MAX_MESSAGE)
-    """What the job waits for, or why it failed: pod, container, exit code and last words."""
+    """What the job waits for, or why it failed: pod, container, exit code and last log lines."""
     conditions: tuple[Condition, ...] = ()
     """Milestones, kept once reached."""
     replica_statuses: dict[str, ReplicaStatus] = Field(default_factory=dict)

@@ -29,7 +29,7 @@ _BLOCKING = {
 _EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
 """Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
 
-_LAST_WORDS = 2048
+_LAST_LINES = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
 
 
@@ -181,7 +181,7 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         phase=fields.text(status.get("phase")) or "Pending",
         ip=_ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
-        deleting=metadata.get("deletionTimestamp") is not None,
+        deleting=fields.text(metadata.get("deletionTimestamp")) != "",
         begun=any(_has_run(container) for container in everyone),
         main_started=_has_run(main),
         main_end=_end(main),
@@ -251,7 +251,7 @@ def _end(container: Mapping[str, Any]) -> Ended | None:
         container=fields.text(container.get("name")),
         exit_code=fields.whole(terminated.get("exitCode")) or 0,
         reason=fields.text(terminated.get("reason")),
-        message=fields.text(terminated.get("message")).strip()[-_LAST_WORDS:],
+        message=fields.text(terminated.get("message")).strip()[-_LAST_LINES:],
         at=fields.time(terminated.get("finishedAt")),
     )
 
@@ -325,7 +325,7 @@ def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mappin
 def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
     """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
     metadata, target = fields.mapping(raw.get("metadata")), _condition(status, "DisruptionTarget")
-    if metadata.get("deletionTimestamp") is not None:
+    if fields.text(metadata.get("deletionTimestamp")):
         yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
     if target.get("status") == "True":
         yield _shifted(target.get("lastTransitionTime"), 0)

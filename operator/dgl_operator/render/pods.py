@@ -119,7 +119,7 @@ def _main(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], mounts:
 def _has_port(main: Mapping[str, Any]) -> bool:
     ours = (names.DGL_PORT, "TCP")
     return any(
-        (port.get("containerPort"), port.get("protocol", "TCP")) == ours for port in main.get("ports") or ()
+        (port.get("containerPort"), port.get("protocol") or "TCP") == ours for port in main.get("ports") or ()
     )
 
 

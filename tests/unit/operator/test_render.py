@@ -29,7 +29,7 @@ def with_everything() -> DGLJob:
         a_template(
             command=["dglrun"],
             args=["--graph-name", "g"],
-            volumeMounts=[_mount("data", "/dgl_workspace/dataset")],
+            volumeMounts=[mount("data", "/dgl_workspace/dataset")],
         ),
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "graphs"}}],
         initContainers=[{"name": "fetch", "image": "fetch:v1"}],
@@ -42,7 +42,7 @@ def with_everything() -> DGLJob:
             ports=[{"name": "metrics", "containerPort": 9100}],
             resources=GPU,
             readinessProbe={"exec": {"command": ["true"]}},
-            volumeMounts=[_mount("fast", "/dev/shm")],
+            volumeMounts=[mount("fast", "/dev/shm")],
         ),
         volumes=[{"name": "fast", "emptyDir": {"medium": "Memory"}}],
         nodeSelector={"pool": "gpu"},
@@ -53,7 +53,7 @@ def with_everything() -> DGLJob:
     return a_job("full", launcher=launcher, worker=worker, slotsPerWorker=2)
 
 
-def _mount(name: str, path: str) -> Json:
+def mount(name: str, path: str) -> Json:
     return {"name": name, "mountPath": path}
 
 
@@ -213,8 +213,8 @@ def test_a_users_volume_at_the_dataset_path_is_used_by_both() -> None:
     watcher = next(
         each for each in pod["spec"]["initContainers"] if each["name"] == "watcher-loop-partitioner"
     )
-    assert _mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
-    assert _mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
+    assert mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
+    assert mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
     assert volume(pod, "dataset-volume") is None
 
 
@@ -323,177 +323,3 @@ def test_the_arguments_of_the_launcher_reach_its_pod_verbatim() -> None:
 
     assert main_of(pods.pod(job, Role.LAUNCHER, 0, IMAGES))["args"] == wanted
     assert main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))["args"] == wanted
-
-
-LAUNCHER, PARTITIONER = "sage-launcher", "sage-partitioner"
-WORKERS = ("sage-worker-0", "sage-worker-1")
-REPORT = ("configmaps", ("sage-report",), ("get", "patch"))
-EXEC = ("get", "create")
-WATCH = ("get", "list", "watch")
-
-
-def granted(mode: Mode, *own: str) -> dict[str, tuple[tuple[object, ...], ...]]:
-    """The rules by Role: resource, names and verbs."""
-    found = desired.rights(a_job(mode=mode), frozenset(own))
-    return {
-        body["metadata"]["name"]: tuple(
-            (rule["resources"][0], tuple(rule["resourceNames"]), tuple(rule["verbs"]))
-            for rule in body["rules"]
-        )
-        for body in found
-        if body["kind"] == "Role"
-    }
-
-
-def test_no_right_is_given_before_a_pod_is_there() -> None:
-    """An object of the pod's name may be somebody else's."""
-    assert [granted(mode) for mode in Mode] == [{}] * 4
-
-
-def test_the_launcher_and_the_partitioner_get_rights_on_each_other_only() -> None:
-    """The partitioner delivers into the launcher, whose init container watches it."""
-    both = (LAUNCHER, PARTITIONER)
-
-    assert granted(Mode.DGL_API, LAUNCHER) == {
-        PARTITIONER: (("pods", (LAUNCHER,), ("get",)), ("pods/exec", (LAUNCHER,), EXEC), REPORT)
-    }
-    assert granted(Mode.DGL_API, *both)[LAUNCHER] == (("pods", (PARTITIONER,), WATCH), REPORT)
-    assert granted(Mode.DGL_API, *both, WORKERS[0]) == granted(Mode.DGL_API, *both)
-
-
-@pytest.mark.parametrize("mode", [Mode.DGL_API, Mode.DIST_PARMETIS])
-def test_the_workers_are_named_once_all_are_there(mode: Mode) -> None:
-    """A Role of a thousand names is not written a thousand times."""
-    before = granted(mode, LAUNCHER, WORKERS[0])
-    after = granted(mode, LAUNCHER, *WORKERS)
-
-    assert LAUNCHER not in before
-    assert after[LAUNCHER] == (("pods", WORKERS, WATCH), ("pods/exec", WORKERS, EXEC), REPORT)
-
-
-def test_a_skip_job_may_report_once_its_launcher_is_there() -> None:
-    """And nothing else."""
-    assert granted(Mode.SKIP, LAUNCHER, PARTITIONER, *WORKERS) == {LAUNCHER: (REPORT,)}
-
-
-def test_a_right_is_given_by_role_and_binding_and_taken_away_in_the_other_order() -> None:
-    """A binding without its Role grants nothing."""
-    job = a_job()
-    kinds = [body["kind"] for body in desired.rights(job, frozenset({LAUNCHER, PARTITIONER}))]
-
-    assert kinds == ["Role", "RoleBinding"] * 2
-    assert desired.rights_names(job) == (
-        ("RoleBinding", LAUNCHER),
-        ("Role", LAUNCHER),
-        ("RoleBinding", PARTITIONER),
-        ("Role", PARTITIONER),
-    )
-
-
-def claim(name: str, of: str) -> Json:
-    return {"name": name, "persistentVolumeClaim": {"claimName": of}}
-
-
-def made_partitioner(launcher: Json, worker: Json) -> Json:
-    """The partitioner of a job with these two templates."""
-    return pods.pod(a_job(launcher=launcher, worker=worker), Role.PARTITIONER, 0, IMAGES)
-
-
-def test_the_partitioner_gets_the_launchers_environment_and_the_launchers_wins() -> None:
-    """What stands beside --partition-entry-point reaches the partition script."""
-    launcher = a_template(
-        command=["dglrun"],
-        env=[{"name": "ROOT", "value": "/l"}, {"name": "DATA", "value": "$(ROOT)/data"}],
-        envFrom=[{"configMapRef": {"name": "of-launcher"}}],
-    )
-    worker = a_template(
-        env=[{"name": "DATA", "value": "/w"}, {"name": "CUT", "value": "$(DATA)/cut"}],
-        envFrom=[{"secretRef": {"name": "of-worker"}}],
-    )
-
-    main = main_of(made_partitioner(launcher, worker))
-
-    assert main["env"][:3] == [
-        {"name": "ROOT", "value": "/l"},
-        {"name": "DATA", "value": "$(ROOT)/data"},
-        {"name": "CUT", "value": "$(DATA)/cut"},
-    ]
-    assert main["envFrom"] == [
-        {"secretRef": {"name": "of-worker"}},
-        {"configMapRef": {"name": "of-launcher"}},
-    ]
-
-
-def test_the_partitioner_mounts_what_the_launcher_mounts_and_the_launchers_wins() -> None:
-    """With the volumes that these mounts name; what the launcher mounts nowhere is not taken."""
-    launcher = with_pod(
-        a_template(command=["dglrun"], volumeMounts=[_mount("code", "/code/"), _mount("raw", "/raw")]),
-        volumes=[claim("code", "of-launcher"), claim("raw", "raw"), claim("unused", "x")],
-    )
-    worker = with_pod(
-        a_template(volumeMounts=[_mount("code", "/code"), _mount("tmp", "/tmp")]),
-        volumes=[claim("code", "of-worker"), {"name": "tmp", "emptyDir": {}}],
-    )
-
-    pod = made_partitioner(launcher, worker)
-
-    assert main_of(pod)["volumeMounts"][:3] == [
-        _mount("tmp", "/tmp"),
-        _mount("code", "/code/"),
-        _mount("raw", "/raw"),
-    ]
-    assert (volume(pod, "code"), volume(pod, "raw")) == (claim("code", "of-launcher"), claim("raw", "raw"))
-    assert volume(pod, "unused") is None
-
-
-def test_one_name_for_two_volumes_gives_the_partitioner_both() -> None:
-    """Each mount shows what its template says, the worker's init container included."""
-    launcher = with_pod(
-        a_template(command=["dglrun"], volumeMounts=[_mount("data", "/a"), _mount("pack", "/p")]),
-        volumes=[claim("data", "of-launcher"), claim("pack", "of-launcher"), claim("data-launcher", "x")],
-    )
-    worker = with_pod(
-        a_template(volumeMounts=[_mount("data", "/b")]),
-        volumes=[claim("data", "of-worker"), claim("pack", "of-worker")],
-        initContainers=[{"name": "fetch", "image": "x", "volumeMounts": [_mount("pack", "/p")]}],
-    )
-
-    pod = made_partitioner(launcher, worker)
-
-    assert main_of(pod)["volumeMounts"][:3] == [
-        _mount("data", "/b"),
-        _mount("data-launcher-1", "/a"),
-        _mount("pack-launcher", "/p"),
-    ]
-    assert (volume(pod, "data"), volume(pod, "pack")) == (
-        claim("data", "of-worker"),
-        claim("pack", "of-worker"),
-    )
-    assert volume(pod, "data-launcher-1") == claim("data-launcher-1", "of-launcher")
-    assert volume(pod, "pack-launcher") == claim("pack-launcher", "of-launcher")
-
-
-def test_a_volume_that_both_define_alike_is_one_volume() -> None:
-    """A claim that all of them read."""
-    shared = claim("data", "graphs")
-    launcher = with_pod(a_template(command=["dglrun"], volumeMounts=[_mount("data", "/a")]), volumes=[shared])
-    worker = with_pod(a_template(volumeMounts=[_mount("data", "/b")]), volumes=[shared])
-
-    pod = made_partitioner(launcher, worker)
-
-    assert main_of(pod)["volumeMounts"][:2] == [_mount("data", "/b"), _mount("data", "/a")]
-    assert [each["name"] for each in pod["spec"]["volumes"]].count("data") == 1
-    assert len(pod["spec"]["volumes"]) == 4
-
-
-@pytest.mark.parametrize("path", ["/dgl_workspace/dataset", "/dgl_workspace/output/"])
-def test_the_launchers_dataset_and_output_stay_with_the_launcher(path: str) -> None:
-    """Partitions are delivered into the first, and a volume that one node mounts blocks no partitioner."""
-    launcher = with_pod(
-        a_template(command=["dglrun"], volumeMounts=[_mount("mine", path)]), volumes=[claim("mine", "x")]
-    )
-
-    pod = made_partitioner(launcher, a_template())
-
-    assert volume(pod, "mine") is None
-    assert path not in str(pod)
