@@ -273,20 +273,29 @@ class Reconciler:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:
             if shown := prevented(error):
-                self._report(view, decide.blocked(decision, shown))
+                self._report(view, decision, shown)
             raise
-        decision = _with_problem(decision, problem, view.job.status)
-        wait = self._report(view, decision)
+        decision, wait = self._report(view, decision, problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
         outcome = Outcome(recheck_after=0.0) if decision.phase is not view.job.status.phase else Outcome()
         return outcome.or_sooner(recheck).or_sooner(wait or None)
 
-    def _report(self, view: View, decision: Decision) -> float:
-        """Write the status with the pods as they are now; returns when a minor change may be written."""
-        after = replace(view, known=self._store.seen(view.key, view.known))
+    def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:
+        """Write the status; returns what it says and when a minor change may be written."""
+        view, decision = self._with_new_pods(view, decision)
+        decision = _with_problem(decision, problem, view.job.status)
         decision = decide.unstalled(decision, view.job.status)
-        return self._writer.write(view.raw, view.job.status, after.status(decision, self._now()))[1]
+        return decision, self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))[1]
+
+    def _with_new_pods(self, view: View, decision: Decision) -> tuple[View, Decision]:
+        """See the pods that were just created; where they lead to another phase, the next look says so.
+
+        Numbers and conditions of a status are of one moment.
+        """
+        after = replace(view, known=self._store.seen(view.key, view.known))
+        again = decision if after.known is view.known else after.decide()
+        return (after, again) if again.phase is decision.phase else (view, decision)
 
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
         """Make what is wanted exist; returns what prevents it and when to look again."""
