@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from dglrun.assign.errors import BackendMissingError
-from dglrun.chunked.errors import DataError
+from dglrun.errors import BackendMissingError, DataError
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dglrun.chunked.errors import DataError
-from dglrun.dglformat.arrays import StoredArray
-from dglrun.dglformat.folder import PartitionFolder
-from dglrun.dglformat.graphs import StoredGraph
-from dglrun.dglformat.ranges import Ints, Ranges
+from dglrun.arrays import Ints
+from dglrun.errors import DataError
+from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.folder import PartitionFolder
+from dglrun.formats.dgl.graphs import StoredGraph
+from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.verify import checksum
 
 Array = NDArray[Any]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dglrun.chunked import read
-from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.dglformat.folder import PartitionFolder
+from dglrun.formats.chunked import read
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.verify import checksum
 from dglrun.verify.checksum import Hashes
 from dglrun.verify.keys import Assigned, Keys

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dglrun.chunked import metadata, write
+from dglrun.formats.chunked import metadata, write
 
 Ints = npt.NDArray[np.int64]
 

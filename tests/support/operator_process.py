@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.support.api_server import wait_for
+from tests.support.api_client import wait_for
 
 ROOT = Path(__file__).parents[2]
 
