@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from dglrun import cgroup
 from dglrun.agent import host_info, process_group, procfs, shared_memory
 from dglrun.agent.connections import Client
 from dglrun.agent.event_log import Journal
@@ -68,7 +69,7 @@ class Daemon:
         self._heard = self._looked = self._told = time.monotonic()
         self._kill_at = self._give_up_at = 0.0
         self._dismissed = False
-        self._oom_kills = host_info.oom_kills()
+        self._oom_kills = cgroup.oom_kills()
         self._listen(listener)
         self._catch_signals()
 
@@ -204,7 +205,7 @@ class Daemon:
 
     def _why(self, end: End) -> str:
         """Who sent SIGKILL, as far as the kernel tells."""
-        is_oom = end.code == 128 + signal.SIGKILL and host_info.oom_kills() > self._oom_kills
+        is_oom = end.code == 128 + signal.SIGKILL and cgroup.oom_kills() > self._oom_kills
         return ": out of memory (the container's limit)" if is_oom else ""
 
     def _look_at_samplers(self) -> None:

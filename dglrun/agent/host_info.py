@@ -1,16 +1,15 @@
-"""What only the worker itself can know: its CPU limit, its interface, its free ports."""
+"""What only the worker itself can know: its interface, its free ports, its threads."""
 
 import errno
 import fcntl
-import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dglrun import cgroup
 from dglrun.agent.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS
 
-CGROUP = Path("/sys/fs/cgroup")
 MASTER_PORTS = range(29500, 29900)
 """Below the kernel's ephemeral ports (from 32768): no client of DGL takes the chosen one meanwhile."""
 KEEP_OF_CONTAINER = ("OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -21,18 +20,6 @@ _SIOCGIFADDR = 0x8915
 
 class FactError(Exception):
     """The worker is not what a run needs; says what is wrong."""
-
-
-def cpu_limit(cgroup: Path = CGROUP) -> float:
-    """CPUs that the container may use: its cgroup's quota (v2 or v1), else those it may run on."""
-    return _quota_v2(cgroup / "cpu.max") or _quota_v1(cgroup / "cpu") or float(len(os.sched_getaffinity(0)))
-
-
-def oom_kills(cgroup: Path = CGROUP) -> int:
-    """How often the kernel has killed a process of this container for its memory limit (cgroup v2 or v1)."""
-    told = _read(cgroup / "memory.events") or _read(cgroup / "memory" / "memory.oom_control")
-    counts = dict(line.split() for line in told.splitlines() if len(line.split()) == 2)
-    return int(counts.get("oom_kill", 0))
 
 
 def threads(cpus: float, trainers: int) -> int:
@@ -92,28 +79,11 @@ def known(ip: str, trainers: int, master_port: int, causes: Path) -> dict[str, s
         FactError: no interface has the IP.
     """
     return {
-        THREADS: str(threads(cpu_limit(), trainers)),
+        THREADS: str(threads(cgroup.cpu_limit(), trainers)),
         INTERFACE: interface_of(ip),
         MASTER_PORT: str(master_port),
         CAUSES: str(causes),
     }
-
-
-def _quota_v2(path: Path) -> float | None:
-    fields = _read(path).split()
-    return float(fields[0]) / float(fields[1]) if len(fields) == 2 and fields[0] != "max" else None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    quota, period = (_read(folder / f"cpu.cfs_{what}_us").strip() for what in ("quota", "period"))
-    return float(quota) / float(period) if quota and period and float(quota) > 0 else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def _address(interface: str) -> str | None:

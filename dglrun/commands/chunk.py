@@ -9,17 +9,16 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Array
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, names, read, write
-from dglrun.formats.chunked.metadata import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, Dialect, FileSpec
+from dglrun.formats.chunked.metadata import Dialect
+from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
 
-Array = npt.NDArray[Any]
 Tables = dict[str, dict[str, Array]]
 
 

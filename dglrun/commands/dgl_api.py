@@ -14,14 +14,15 @@ from typing import Any
 
 import dgl
 import numpy as np
-import numpy.typing as npt
 import torch as th
 
+from dglrun.arrays import Array
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, read
-from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 
 TRAIN_MASK = "train_mask"
@@ -165,7 +166,7 @@ def _ends(source: ChunkedGraph, etype: str) -> tuple[Any, Any]:
 
 def _tensor(spec: FileSpec, rows: int) -> Any:
     info = read.feature_info(spec)
-    found: npt.NDArray[Any] = np.empty((rows, *info.tail), info.dtype)
+    found: Array = np.empty((rows, *info.tail), info.dtype)
     at = 0
     for block in read.feature_blocks(spec, 0, rows):
         found[at : at + len(block)] = block

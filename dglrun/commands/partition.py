@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dglrun.agent import host_info
+from dglrun import cgroup
 from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
@@ -181,7 +181,7 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     remote = _remote(args)
     if remote is None:
         libraries.load(backend)
-    ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(host_info.cpu_limit())))
+    ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(cgroup.cpu_limit())))
     job = mpirun.Job(_program(args, backend), ranks, remote, env=mpirun.RANK_ENV | mpirun.KEEP_FREED)
     with tempfile.TemporaryDirectory() as folder:
         hosts = None
@@ -255,7 +255,7 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     check.check_counts(graph)
     work = args.work_dir or args.out_dir
-    ranks = args.ranks or max(1, int(host_info.cpu_limit()))
+    ranks = args.ranks or max(1, int(cgroup.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     _say_what_pm_dglpart_ignores(args)
     code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)

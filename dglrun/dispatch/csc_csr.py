@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Array, Ints
 from dglrun.formats.dgl.arrays import ArrayFile
-
-Array = NDArray[Any]
 
 SLICE = 4 << 20
 """Edges sorted at once, at least."""

@@ -2,21 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, share
+from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch.node_map import NodeMap
 from dglrun.dispatch.shuffle import Load, Owners, block_rows, route
 from dglrun.formats.chunked import read
-from dglrun.formats.chunked.metadata import ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.partition_book import Ranges, id_dtype, part_dtype
 from dglrun.mpi.collectives import Ranks
 
-Array = NDArray[Any]
 Index = Mapping[FileSpec, Sequence[FileIndex]]
 
 

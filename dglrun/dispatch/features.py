@@ -6,18 +6,14 @@ file: the owner needs no IDs and holds no more than a block.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Array, Ints
 from dglrun.dispatch.halo import batches
 from dglrun.dispatch.shuffle import Load, Owners, route
 from dglrun.formats.dgl.arrays import ArrayFile
 from dglrun.mpi.collectives import Ranks
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,10 @@ size one pass over the edges suffices.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints
-
-Array = NDArray[Any]
+from dglrun.arrays import Array, Ints
 
 WINDOW = 32 << 20
 """IDs looked at together; a window takes 5 to 9 bytes for each."""

@@ -7,18 +7,15 @@ alone and a rank can number its share of the nodes without the others' shares.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, group
+from dglrun.arrays import Array, Ints, group
 from dglrun.formats import assignment_shares
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.mpi.collectives import Ranks, together
-
-Array = NDArray[Any]
 
 WHOLE_TABLE_BYTES = 256 << 20
 """A node table up to this size is kept whole on every rank; a larger one in shards."""

@@ -8,8 +8,9 @@ from typing import Any
 from dglrun.dispatch import graphbolt
 from dglrun.errors import DataError
 from dglrun.formats.assignment import AssignmentMeta
-from dglrun.formats.chunked.metadata import ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.partition_book import Ranges
 
 DISPATCH_NAME = "metadata.json"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, share
+from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch import checkpoint, features, graphbolt, node_map, part_config
 from dglrun.dispatch.edges import EdgeReader, Edges, Index
 from dglrun.dispatch.shuffle import Owners, block_rows
@@ -19,13 +18,12 @@ from dglrun.errors import DataError
 from dglrun.formats import assignment_shares
 from dglrun.formats.assignment import META, AssignmentMeta, load_meta
 from dglrun.formats.chunked import read
-from dglrun.formats.chunked.metadata import ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
 from dglrun.mpi.collectives import Ranks, together
-
-Array = NDArray[Any]
 
 _GRAPH, _NODE, _EDGE, _NIDS, _BOLT = "graph", "node", "edge", "orig_nids", "graphbolt"
 

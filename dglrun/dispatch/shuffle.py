@@ -7,17 +7,15 @@ of a (part, type) in the order (source rank, round) are in input order, for any 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, group
+from dglrun.arrays import Array, Ints, group
 from dglrun.errors import DataError
 from dglrun.formats.dgl.partition_book import part_dtype
 from dglrun.mpi.collectives import Ranks, raise_first
 
-Array = NDArray[Any]
 Raw = TypeVar("Raw")
 
 ROUND_BYTES = 32 << 20

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dglrun.arrays import Ints
 from dglrun.dispatch import csc_csr, graphbolt
@@ -16,8 +14,6 @@ from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.graphs import GraphSpec, graph_file
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
-
-Array = NDArray[Any]
 
 _BLOCK = 1 << 20
 _INT64, _INT32, _UINT8 = np.dtype("<i8"), np.dtype("<i4"), np.dtype("u1")

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Array
 from dglrun.errors import DataError
 from dglrun.formats.chunked import csvfile, read
-from dglrun.formats.chunked.metadata import CSV, ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.table import CSV, FileSpec
 
 Parts = npt.NDArray[np.uint16]
 
@@ -52,7 +54,7 @@ class AssignmentMeta:
         }
 
 
-def lines(parts: npt.NDArray[Any], num_parts: int) -> bytes:
+def lines(parts: Array, num_parts: int) -> bytes:
     """Part numbers as text, one on each line."""
     table = np.array([f"{part}\n".encode() for part in range(num_parts)])
     letters = table[parts].view(np.uint8)

@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, share
+from dglrun.arrays import Array, Ints, share
 from dglrun.errors import DataError
 from dglrun.formats.dgl.partition_book import part_dtype
-
-Array = NDArray[Any]
 
 _PIECE = 16 << 20
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from dglrun.arrays import Ints
 
 
 @dataclass(frozen=True)

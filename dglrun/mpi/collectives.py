@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dglrun.arrays import Array
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
 

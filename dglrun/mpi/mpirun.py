@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from dglrun.agent import host_info
+from dglrun import cgroup
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError
 
@@ -107,7 +107,7 @@ def argv(job: Job, hostfile_path: Path | None = None, cpus: int | None = None) -
 def _slots(job: Job, cpus: int | None) -> int:
     if job.remote is not None:
         return job.remote.slots * len(job.remote.hosts)
-    return cpus if cpus is not None else max(1, int(host_info.cpu_limit()))
+    return cpus if cpus is not None else max(1, int(cgroup.cpu_limit()))
 
 
 def _places(remote: Remote | None, hostfile_path: Path | None) -> list[str]:

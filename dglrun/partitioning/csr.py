@@ -17,13 +17,13 @@ later: the assignment is about nodes, and dispatch reads the edges from the inpu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Array, Ints
+
 Keys = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 
 MAX_NODES = 1 << 31
@@ -135,7 +135,7 @@ def _merge(keys: Keys, buckets: Buckets, low: int, first: int) -> tuple[Ints, In
     return _unique(keys, 31, low + first)
 
 
-def _unique(keys: npt.NDArray[Any], bits: int, first: int) -> tuple[Ints, Indices, Indices, Ints]:
+def _unique(keys: Array, bits: int, first: int) -> tuple[Ints, Indices, Indices, Ints]:
     """Merge sorted keys of any width; `first` is the number of row 0 in the whole graph."""
     kind = keys.dtype.type
     ends = (keys[(keys & kind(1)).astype(bool)] >> kind(bits + 1)).astype(np.int64)

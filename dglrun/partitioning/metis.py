@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Array
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import Parts
 from dglrun.partitioning.csr import Csr
@@ -104,7 +104,7 @@ def assign(lib: Library, graph: Csr, weights: Weights, bounds: Floats, num_parts
     return part.astype(np.uint16)
 
 
-def _at(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+def _at(array: Array) -> ctypes.c_void_p:
     return array.ctypes.data_as(ctypes.c_void_p)
 
 

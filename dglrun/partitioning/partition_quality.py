@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,14 @@
 """A chunked graph in one process: its CSR, and the assignment by a back end that is not distributed."""
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.partitioning import csr, metis, random_partition, weights
-
-Ints = npt.NDArray[np.int64]
 
 
 def graph_rows(graph: ChunkedGraph) -> csr.Csr:

@@ -6,13 +6,14 @@ balanced by default, by the in-degree: an edge lies with its destination.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.int64]
+from dglrun.arrays import Array, Ints
+
+Weights = Ints
+"""Shape (nodes, constraints)."""
 Floats = npt.NDArray[np.float32]
 
 MAX_CONSTRAINTS = 16
@@ -87,7 +88,7 @@ def single(in_degree: Ints, balance: Balance) -> Weights:
 
 def without_empty(weights: Weights, totals: Ints) -> Weights:
     """Drop the columns whose total over all ranks is 0 (no edges at all); a back end would divide by it."""
-    kept: npt.NDArray[Any] = weights[:, totals > 0]
+    kept: Array = weights[:, totals > 0]
     return kept
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dglrun.arrays import Ints
+from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
 from dglrun.formats.dgl.folder import PartitionFolder
-from dglrun.verify.part import BLOCK, edge_blocks
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Ints, group
+from dglrun.arrays import Array, Ints, group
 from dglrun.errors import DataError
 from dglrun.formats import assignment_shares
 from dglrun.formats.assignment import load_meta
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder
-
-Array = NDArray[Any]
 
 
 class Keys(Protocol):

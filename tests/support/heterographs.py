@@ -10,12 +10,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from dglrun.arrays import Array
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from dglrun.arrays import Array
+
 T = TypeVar("T")
 
 

@@ -5,18 +5,17 @@ A line is a row: a blank line is a bad row, not skipped, as the row number is th
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dglrun.arrays import Array
 from dglrun.errors import DataError
-from dglrun.formats.chunked.metadata import FileSpec
 from dglrun.formats.chunked.row_index import FileIndex
-
-Array = npt.NDArray[Any]
+from dglrun.formats.chunked.table import FileSpec
 
 STEP = 1 << 20
 """Bytes between two entries of the index: one seek reads at most this much too much."""

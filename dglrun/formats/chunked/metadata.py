@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dglrun.errors import DataError
-from dglrun.formats.chunked import names
+from dglrun.formats.chunked import names, read
+from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, FileSpec
 
-CSV, NUMPY, PARQUET = "csv", "numpy", "parquet"
-FORMATS = (CSV, NUMPY, PARQUET)
-FEATURE_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
-"""What DGL holds as a feature."""
 FILENAME = "metadata.json"
 
 Counts = tuple[tuple[int, ...], ...]
@@ -29,24 +26,6 @@ class Dialect(Enum):
     PER_CHUNK = "per-chunk"
     PER_TYPE = "per-type"
     BOTH = "both"
-
-
-@dataclass(frozen=True)
-class FileSpec:
-    """A table in files: its rows are those of the files one after another, in this order.
-
-    Attributes:
-        format: `csv`, `numpy` or `parquet`.
-        paths: Absolute paths of the files; none is legal where the table has no rows.
-        delimiter: One character between the columns of a csv file (DGL's tools: always a blank); without
-            meaning elsewhere.
-        dtype: numpy name of the values of csv features (our extension); None: inferred.
-    """
-
-    format: str
-    paths: tuple[Path, ...]
-    delimiter: str = " "
-    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -210,8 +189,6 @@ class _Reader:
     ) -> tuple[tuple[int, ...], Counts]:
         if self.raw.keys() & {"num_edges_per_type", "num_edges_per_chunk"}:
             return self._counts("edges", etypes)
-        from dglrun.formats.chunked import read  # noqa: PLC0415 - pyarrow, only for metadata without edge counts
-
         chunks = tuple(read.row_counts(edges[etype]) for etype in etypes)
         return tuple(map(sum, chunks)), tuple(rows or (0,) for rows in chunks)
 

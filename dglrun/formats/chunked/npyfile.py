@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 
+from dglrun.arrays import Array
 from dglrun.errors import DataError
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

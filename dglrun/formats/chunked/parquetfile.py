@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dglrun.arrays import Array
 from dglrun.errors import DataError
-
-Array = npt.NDArray[Any]
 
 BUFFER = 1 << 20
 """Bytes of a column chunk that are held at once; without it a whole one, whatever rows are asked for."""

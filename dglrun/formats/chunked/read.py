@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import csvfile, npyfile, parquetfile
-from dglrun.formats.chunked.metadata import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 from dglrun.formats.chunked.row_index import FileIndex
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 
 BLOCK_ROWS = 1 << 20
 """What DGL's tensors and its servers can hold."""

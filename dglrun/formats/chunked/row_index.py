@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from dglrun.arrays import Ints
 
 
 @dataclass(frozen=True)

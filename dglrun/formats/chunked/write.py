@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dglrun.formats.chunked import metadata, npyfile
-from dglrun.formats.chunked.metadata import CSV, NUMPY, ChunkedGraph, Dialect, FileSpec
+from dglrun.arrays import Array
+from dglrun.formats.chunked import metadata, npyfile, table
+from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
+from dglrun.formats.chunked.table import CSV, NUMPY, FileSpec
 
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
-
-SUFFIX = {CSV: "csv", NUMPY: "npy", metadata.PARQUET: "parquet"}
+SUFFIX = {CSV: "csv", NUMPY: "npy", table.PARQUET: "parquet"}
 BLOCK_ROWS = 1 << 20
 BLOCK_VALUES = 1 << 24
 

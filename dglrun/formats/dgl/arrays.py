@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dglrun.arrays import Array
 from dglrun.errors import DataError
 
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -19,8 +19,6 @@ _CPU = (1, 0)
 _KINDS = {"i": 0, "u": 1, "f": 2, "b": 1}
 _LETTERS = {0: "i", 1: "u", 2: "f"}
 _STORED = frozenset({"i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "b1"})
-
-Array = NDArray[Any]
 
 
 class FormatError(DataError):

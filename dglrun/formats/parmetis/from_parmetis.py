@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import csvfile, read, write
-from dglrun.formats.chunked.metadata import CSV, ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.table import CSV, FileSpec
 from dglrun.formats.id_map import IdMap
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _read(paths: Sequence[Path], columns: int, rows: int | None, stats: Path) ->
     Raises:
         DataError: a bad line, or another number of rows than `stats` says.
     """
-    tables: list[npt.NDArray[Any]] = [np.zeros((0, columns), np.int64)]
+    tables: list[Array] = [np.zeros((0, columns), np.int64)]
     lines = []
     for path in paths:
         spec = FileSpec(CSV, (path,))

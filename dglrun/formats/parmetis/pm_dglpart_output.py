@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from dglrun import arrays
 from dglrun.errors import DataError
 from dglrun.formats.assignment import MAX_PARTS, Parts
 from dglrun.formats.chunked import csvfile, read
-from dglrun.formats.chunked.metadata import CSV, ChunkedGraph, FileSpec
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.table import CSV, FileSpec
 from dglrun.formats.id_map import IdMap
 from dglrun.formats.parmetis import to_parmetis
 
@@ -81,7 +83,7 @@ class _Gathered:
         self._graph, self._ids = graph, IdMap.of(graph.ntypes, graph.num_nodes)
         self._parts = np.full(self._ids.total, NOWHERE)
 
-    def add_typed(self, path: Path, row: int, kind: read.Ints, own: read.Ints, part: int) -> None:
+    def add_typed(self, path: Path, row: int, kind: arrays.Ints, own: arrays.Ints, part: int) -> None:
         types = len(self._graph.ntypes)
         wrong = (kind < 0) | (kind >= types)
         wrong |= (own < 0) | (own >= np.array(self._graph.num_nodes)[np.where(wrong, 0, kind)])
@@ -90,7 +92,7 @@ class _Gathered:
             raise DataError(f"{path}: line {row + at + 1}: there is no node {own[at]} of type {kind[at]}")
         self._set(path, row, self._ids.offsets[kind] + own, np.uint16(part))
 
-    def add(self, path: Path, row: int, nodes: read.Ints, parts: read.Ints, num_parts: int) -> None:
+    def add(self, path: Path, row: int, nodes: arrays.Ints, parts: arrays.Ints, num_parts: int) -> None:
         limits = ((nodes, self._ids.total, "a node"), (parts, num_parts, "a part"))
         for values, limit, what in limits:
             wrong = np.flatnonzero((values < 0) | (values >= limit))
@@ -99,7 +101,7 @@ class _Gathered:
                 raise DataError(f"{where}: expected {what} from 0 to {limit - 1}, got {values[wrong[0]]}")
         self._set(path, row, nodes, parts.astype(np.uint16))
 
-    def _set(self, path: Path, row: int, nodes: read.Ints, parts: Parts | np.uint16) -> None:
+    def _set(self, path: Path, row: int, nodes: arrays.Ints, parts: Parts | np.uint16) -> None:
         _, first = np.unique(nodes, return_index=True)
         repeated = np.ones(len(nodes), bool)
         repeated[first] = False

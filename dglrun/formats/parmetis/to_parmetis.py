@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dglrun.arrays import Ints
 from dglrun.formats.chunked import read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 
-Ints = npt.NDArray[np.int64]
 BLOCK_ROWS = 1 << 19
 
 

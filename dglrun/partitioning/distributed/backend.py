@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.weights import Floats, Weights
@@ -26,7 +27,7 @@ class Problem:
         seed: Seed of the back end.
     """
 
-    starts: npt.NDArray[np.int64]
+    starts: Ints
     rows: Csr
     weights: Weights
     bounds: Floats

@@ -4,11 +4,12 @@ import ctypes
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from dglrun.arrays import Array
 
-def at(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+
+def at(array: Array) -> ctypes.c_void_p:
     """The address of an array's first item."""
     return array.ctypes.data_as(ctypes.c_void_p)
 
@@ -19,7 +20,7 @@ def comm_pointer(comm: Any) -> Any:
     return (ctypes.c_void_p if wide else ctypes.c_int).from_address(MPI._addressof(comm))
 
 
-def view(address: int | None, count: int, dtype: Any) -> npt.NDArray[Any]:
+def view(address: int | None, count: int, dtype: Any) -> Array:
     """A writable view of `count` items that a library owns."""
     if not address or count == 0:
         return np.empty(0, dtype)

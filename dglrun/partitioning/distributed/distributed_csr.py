@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -19,7 +19,6 @@ from dglrun.mpi import messages
 from dglrun.partitioning import csr
 from dglrun.partitioning.distributed.vertex_distribution import Cyclic
 
-Ints = npt.NDArray[np.int64]
 Index = Mapping[str, tuple[FileIndex, ...]]
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.formats.assignment import Parts
 from dglrun.mpi import messages
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.partition_quality import Score
 
-Ints = npt.NDArray[np.int64]
 BLOCK = 1 << 21
 """Half-edges asked about at once."""
 

@@ -7,9 +7,8 @@ be a range of numbers, so nodes are renumbered rank by rank ("row" = number in t
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from dglrun.arrays import Ints
 
 
 @dataclass(frozen=True)

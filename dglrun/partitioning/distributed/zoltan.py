@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dglrun.arrays import Ints
 from dglrun.errors import BackendFailedError
 from dglrun.partitioning.distributed import backend as problems
 from dglrun.partitioning.distributed import libraries
@@ -130,9 +131,7 @@ def _parameters(problem: problems.Problem) -> dict[str, object]:
     }
 
 
-def _neighbours(
-    xadj: npt.NDArray[np.int64], adjncy: npt.NDArray[np.int32], local: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
+def _neighbours(xadj: Ints, adjncy: npt.NDArray[np.int32], local: Ints) -> npt.NDArray[np.int32]:
     """Rows `local` one after another; Zoltan asks for all in order, which needs no copy."""
     if len(local) == len(xadj) - 1 and (np.diff(local) == 1).all():
         return adjncy

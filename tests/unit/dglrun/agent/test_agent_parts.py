@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dglrun import cgroup
 from dglrun.agent import host_info, procfs, shared_memory
 from dglrun.agent.event_log import Journal
 from dglrun.agent.exit_status import End
 from dglrun.agent.line_splitter import LONGEST, REPEAT_SECONDS, Splitter
 from dglrun.agent.spec import Process, Role, Spec, SpecError, decode, encode
-from tests.support.dglrun_pods import eventually
+from tests.support.dglrun_pods import ROOT, eventually
 
 words = st.text(max_size=12)
 processes = st.builds(
@@ -156,7 +157,7 @@ def test_the_cpu_limit_is_the_containers(tmp_path: Path, files: dict[str, str], 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
 
-    assert host_info.cpu_limit(tmp_path) == (cpus or len(os.sched_getaffinity(0)))
+    assert cgroup.cpu_limit(tmp_path) == (cpus or len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize(("cpus", "trainers", "threads"), [(8, 2, 4), (8, 3, 2), (0.5, 1, 1), (2, 4, 1)])
@@ -273,11 +274,25 @@ def test_the_supervisor_starts_quickly() -> None:
     code = f"import sys, dglrun.agent.main\nprint([m for m in {heavy} if m in sys.modules])"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.strip() == "[]"
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+
+
+@pytest.mark.parametrize("program", ["agent.main", "agent.script_runner", "pod_waiter.program"])
+def test_what_runs_on_a_worker_or_in_an_init_container_needs_the_standard_library_alone(program: str) -> None:
+    """No package of ours or of others is loaded but dglrun's own modules."""
+    code = (
+        f"import sys\nbefore = set(sys.modules)\nimport dglrun.{program}\n"
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(loaded - {'__mp_main__'} - set(sys.stdlib_module_names)))"  # multiprocessing's __main__
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert done.stdout.strip() == "['dglrun']"
 
 
 @pytest.mark.parametrize(
@@ -294,4 +309,4 @@ def test_the_kernel_tells_who_ran_out_of_memory(tmp_path: Path, files: dict[str,
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
 
-    assert host_info.oom_kills(tmp_path) == kills
+    assert cgroup.oom_kills(tmp_path) == kills

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dglrun.arrays import Array
 from dglrun.commands import validate_input, verify
 from dglrun.formats.dgl.folder import load_folder
 from tests.support.commands import run_command
-from tests.support.heterographs import Array, Toy, a_toy
+from tests.support.heterographs import Toy, a_toy
 
 dgl_api = pytest.importorskip("dglrun.commands.dgl_api", reason="no torch or dgl on this Python")
 

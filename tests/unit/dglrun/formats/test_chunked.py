@@ -14,8 +14,9 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from dglrun.errors import DataError
-from dglrun.formats.chunked import check, csvfile, metadata, read, write
-from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect, FileSpec
+from dglrun.formats.chunked import check, csvfile, metadata, read, table, write
+from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
+from dglrun.formats.chunked.table import FileSpec
 from tests.support.heterographs import Toy, a_toy, toys
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -41,7 +42,7 @@ def all_edges(spec: FileSpec, **options: Any) -> list[list[int]]:
 
 
 @QUIET
-@given(toy=toys(), chunks=st.integers(1, 5), fmt=st.sampled_from(metadata.FORMATS))
+@given(toy=toys(), chunks=st.integers(1, 5), fmt=st.sampled_from(table.FORMATS))
 def test_any_graph_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, toy: Toy, chunks: int, fmt: str
 ) -> None:
@@ -68,7 +69,7 @@ def test_any_graph_is_read_as_it_was_written(
 @given(
     pairs=npst.arrays(np.int64, st.tuples(st.integers(1, 60), st.just(2)), elements=st.integers(0, 10**12)),
     files=st.integers(1, 4),
-    layout=st.sampled_from(metadata.FORMATS),
+    layout=st.sampled_from(table.FORMATS),
     data=st.data(),
 )
 def test_any_range_of_rows_comes_back_in_bounded_blocks(
