@@ -90,9 +90,11 @@ def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
     try:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
         Executor(config, cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+        print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
+        if not config.is_partitioner:
+            reporter.complete("the training has ended and its output is collected")
     finally:
         reporter.close()
-    print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
 
 
 def _cluster(config: "RunConfig") -> "Cluster | None":

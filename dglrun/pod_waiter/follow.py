@@ -8,18 +8,22 @@ from typing import NamedTuple
 
 from dglrun.kube.errors import ApiError, Forbidden
 from dglrun.kube.pods import Pod
+from dglrun.kube.retry import Backoff
 from dglrun.pod_waiter.pod_state import Look
 
 Follow = Callable[[str], Iterator[Pod | None]]
 """`Api.follow_pod`."""
 
-GRACE_SECONDS = 15.0
-"""So long 403 counts as a role that the API server's authorizer has not read yet."""
+FORBIDDEN = Backoff(first=0.5, longest=5.0)
+"""Pauses between requests that are answered with 403: the Role may be created after the pods."""
 _STACK_BYTES = 256 * 1024
 
 
 class News(NamedTuple):
-    """What a follower has to say: a look at the pod, None for 'does not exist', or why it gave up."""
+    """What a follower has to say: a look at the pod, None for 'does not exist', or what went wrong.
+
+    After Forbidden the follower asks again; after any other error it has given up.
+    """
 
     name: str
     look: Look | ApiError | None
@@ -42,18 +46,15 @@ class Followers:
         threading.Thread(target=self._run, args=(name,), name=f"follow-{name}", daemon=True).start()
 
     def _run(self, name: str) -> None:
-        forbidden_since: float | None = None
+        pauses = FORBIDDEN.pauses()
         while True:
             try:
                 for pod in self._follow(name):
-                    forbidden_since = None
+                    pauses = FORBIDDEN.pauses()
                     self.news.put(News(name, None if pod is None else Look.at(pod)))
             except Forbidden as error:
-                forbidden_since = forbidden_since or time.monotonic()
-                if time.monotonic() - forbidden_since > GRACE_SECONDS:
-                    self.news.put(News(name, error))
-                    return
-                time.sleep(0.5)
+                self.news.put(News(name, error))
+                time.sleep(next(pauses))
             except ApiError as error:
                 self.news.put(News(name, error))
                 return

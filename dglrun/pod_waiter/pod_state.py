@@ -59,12 +59,14 @@ class Sight:
         reason: Why it waits or is lost.
         uid: Identity at the first look; another one later means that the first pod vanished.
         ip: Its IP at the last look.
+        forbidden: The API server's words when it last refused to show the pod; None: it showed it.
     """
 
     standing: Standing = Standing.UNSEEN
     reason: str = Standing.UNSEEN.value
     uid: str | None = None
     ip: str | None = None
+    forbidden: str | None = None
 
 
 def after(sight: Sight, look: Look | None, mode: WatchMode) -> Sight:
@@ -74,6 +76,7 @@ def after(sight: Sight, look: Look | None, mode: WatchMode) -> Sight:
     """
     if sight.standing is Standing.LOST or (mode is WatchMode.FINISHED and sight.standing is Standing.DONE):
         return sight
+    sight = replace(sight, forbidden=None)
     if look is None:
         return sight if sight.uid is None else _lost(sight, "vanished: it was there and is deleted")
     if sight.uid not in (None, look.uid):
@@ -82,6 +85,11 @@ def after(sight: Sight, look: Look | None, mode: WatchMode) -> Sight:
     if look.phase == "Failed":
         return _lost(seen, f"failed: {look.reason}")
     return _finished(seen, look) if mode is WatchMode.FINISHED else _ready(seen, look)
+
+
+def refused(sight: Sight, message: str) -> Sight:
+    """What is known after the API server answered 403: the account may get its rights later."""
+    return replace(sight, forbidden=message)
 
 
 def _finished(seen: Sight, look: Look) -> Sight:

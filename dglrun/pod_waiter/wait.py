@@ -7,15 +7,17 @@ from queue import Empty
 
 from dglrun.contract import exitcodes
 from dglrun.contract.hostfile import Host, HostfileError, parse_hosts
-from dglrun.kube.errors import ApiError
+from dglrun.kube.errors import ApiError, Forbidden
 from dglrun.pod_waiter.config import Config
 from dglrun.pod_waiter.follow import Followers, News
-from dglrun.pod_waiter.pod_state import Sight, after
+from dglrun.pod_waiter.pod_state import Sight, after, refused
 from dglrun.pod_waiter.wait_status import Roll
 
 POLL_SECONDS = 0.1
 """The kubelet renames a new version of the file into place; looking again is the portable way to see it."""
 HEARTBEAT_SECONDS = 60.0
+FORBIDDEN_SECONDS = 15.0
+"""A Role that is created after its pods is there within seconds; what lasts longer is told."""
 
 
 class WaitError(Exception):
@@ -84,9 +86,12 @@ def _hear(roll: Roll, followers: Followers) -> Roll:
 
 
 def _sight(roll: Roll, sights: dict[str, Sight], news: News) -> Sight:
+    known = sights.get(news.name, Sight())
+    if isinstance(news.look, Forbidden):
+        return refused(known, str(news.look))
     if isinstance(news.look, ApiError):
         raise WaitError(exitcodes.UNAVAILABLE, f"cannot watch pod {news.name}: {news.look}")
-    return after(sights.get(news.name, Sight()), news.look, roll.mode)
+    return after(known, news.look, roll.mode)
 
 
 def _check_deadlines(config: Config, roll: Roll, seconds: float) -> None:
@@ -102,12 +107,13 @@ def _check_deadlines(config: Config, roll: Roll, seconds: float) -> None:
 
 
 class _Speaker:
-    """Says something when something changed, and once a minute who is waited for."""
+    """Says something when something changed, and once a minute who is waited for and what is forbidden."""
 
     def __init__(self, say: Callable[[str], None], now: float) -> None:
         self._say = say
         self._last = ""
         self._spoken = now
+        self._tell_refusals_at: float | None = None
 
     def speak(self, roll: Roll) -> None:
         now = time.monotonic()
@@ -117,3 +123,13 @@ class _Speaker:
         elif now - self._spoken > HEARTBEAT_SECONDS:
             self._spoken = now
             self._say(roll.waiting())
+        self._speak_of_refusals(roll, now)
+
+    def _speak_of_refusals(self, roll: Roll, now: float) -> None:
+        if not roll.forbidden:
+            self._tell_refusals_at = None
+        elif self._tell_refusals_at is None:
+            self._tell_refusals_at = now + FORBIDDEN_SECONDS
+        elif now >= self._tell_refusals_at:
+            self._tell_refusals_at = now + HEARTBEAT_SECONDS
+            self._say(roll.refusals())

@@ -56,11 +56,23 @@ class Roll:
             if sight.standing is Standing.LOST
         )
 
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        """The pods that are waited for and that the account may not see, with the API server's words."""
+        waited = {host.name: self._sight(host) for host in self.hosts if self._wanting(host)}
+        return {name: sight.forbidden for name, sight in waited.items() if sight.forbidden}
+
     def progress(self) -> str:
         """`2 of 3 ready`, without the reasons, so that it changes only when something was gained."""
         if not self.is_whole:
             return f"waiting for the addresses: {len(self.hosts)} of {self.expected or 'the'} lines"
         return f"{self.done} of {len(self.hosts)} {self.mode.value}"
+
+    def refusals(self) -> str:
+        """Which pods the account may not see, at most five by name; of the first the API server's words."""
+        names = list(self.forbidden)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"not allowed to see {', '.join(names[:_NAMED])}{more} yet: {self.forbidden[names[0]]}"
 
     def waiting(self) -> str:
         """Who is waited for and why, at most five by name."""
@@ -77,7 +89,7 @@ class Roll:
         """What is missing; in mode ready the line must also hold the pod's own address."""
         sight = self._sight(host)
         if sight.standing is not Standing.DONE:
-            return sight.reason
+            return f"403 from the API server: {sight.forbidden}" if sight.forbidden else sight.reason
         if self.mode is WatchMode.READY and sight.ip != host.ip:
             return f"has IP {sight.ip}, the file still says {host.ip}"
         return None

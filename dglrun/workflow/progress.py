@@ -12,6 +12,8 @@ from dglrun.contract import report
 
 EVERY_SECONDS = 10.0
 """A stage's message is reported as often as this."""
+COMPLETED_SECONDS = 60.0
+"""How long the end of a run waits until its success is reported."""
 _LONGEST = 300
 
 
@@ -57,6 +59,14 @@ class Reporter:
                 self._api.patch_config_map(self._name, {report.PARTITION: json.dumps(quality)})
             except Exception as error:
                 self._complain(error)
+
+    def complete(self, message: str) -> None:
+        """Report that the run has succeeded, after all else that was reported; waits until that arrived.
+
+        The operator then completes a job whose finished launcher pod it never saw.
+        """
+        self.stage(report.STAGE_COMPLETED, message)
+        self.close(COMPLETED_SECONDS)
 
     def close(self, seconds: float = 3.0) -> None:
         """Let what was reported arrive, within `seconds`."""

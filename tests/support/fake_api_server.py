@@ -86,6 +86,14 @@ class ApiServer:
             self._record("DELETED", name, self.store.pods.pop(name))
             self.store.pods.pop(name)
 
+    def forbid(self, name: str) -> None:
+        """Answer requests for this pod or ConfigMap with 403."""
+        self.store.forbidden.add(name)
+
+    def allow(self, name: str) -> None:
+        """Take `forbid` back."""
+        self.store.forbidden.discard(name)
+
     def bookmark(self, name: str) -> None:
         with self.store.changed:
             self._record("BOOKMARK", name, {"metadata": {"name": name}})
@@ -191,6 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
         name = urlsplit(self.path).path.rpartition("/")[2]
         if self.headers["Content-Type"] != "application/merge-patch+json":
             self._status(415, "unsupported patch type")
+        elif name in self.store.forbidden:
+            self._status(403, f'configmaps "{name}" is forbidden')
         elif name not in self.store.config_maps:
             self._status(404, f'configmaps "{name}" not found')
         else:

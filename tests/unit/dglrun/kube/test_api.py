@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.kube import access
 from dglrun.kube.access import Access
 from dglrun.kube.api import Api
 from dglrun.kube.errors import Expired, Forbidden, NotFound, NotInCluster, Refused, Unavailable
@@ -43,12 +44,49 @@ def test_a_missing_pod_is_not_found_at_once(server: ApiServer) -> None:
 
 def test_a_foreign_pod_is_forbidden_at_once(server: ApiServer) -> None:
     """403 is not repeated either, and carries the server's message."""
-    server.store.forbidden.add("other-worker-0")
+    server.forbid("other-worker-0")
 
     with pytest.raises(Forbidden, match="is forbidden"):
         Api(server.access(), PATIENT).get_pod("other-worker-0")
 
     assert len(server.store.requests) == 1
+
+
+def test_403_is_repeated_in_the_first_seconds_of_a_program(server: ApiServer) -> None:
+    """The operator binds the Role after the pods exist: reading a pod and writing the report wait for it."""
+    server.put_pod("p", phase="Running")
+    server.store.config_maps["job-report"] = {}
+    server.forbid("p")
+    server.forbid("job-report")
+    api = Api(server.access(), PATIENT, forbidden_seconds=20.0)
+    found: list[str] = []
+    asking = [
+        threading.Thread(target=lambda: found.append(api.get_pod("p")["status"]["phase"])),
+        threading.Thread(target=api.patch_config_map, args=("job-report", {"progress.json": "{}"})),
+    ]
+    for each in asking:
+        each.start()
+    server.wait_for_request("GET", times=2)
+    server.wait_for_request("PATCH", times=2)
+
+    server.allow("p")
+    server.allow("job-report")
+    for each in asking:
+        each.join(20)
+
+    assert found == ["Running"]
+    assert server.store.config_maps["job-report"] == {"progress.json": "{}"}
+
+
+def test_403_that_stays_is_raised_after_the_first_seconds(server: ApiServer) -> None:
+    """What is not allowed then is not allowed at all; the server's message says what."""
+    server.forbid("p")
+    api = Api(server.access(), PATIENT, forbidden_seconds=0.5)
+
+    with pytest.raises(Forbidden, match='pods "p" is forbidden'):
+        api.get_pod("p")
+
+    assert len(server.store.requests) > 2
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 503])
@@ -250,11 +288,11 @@ def test_the_kubelet_gives_all_that_is_needed(tmp_path: Path) -> None:
     for name, content in (("token", "t"), ("ca.crt", "c"), ("namespace", "graphs\n")):
         (tmp_path / name).write_text(content)
 
-    access = Access.in_cluster(
+    found = Access.in_cluster(
         {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}, account=tmp_path
     )
 
-    assert access == Access("10.96.0.1", 443, "graphs", tmp_path / "token", tmp_path / "ca.crt")
+    assert found == Access("10.96.0.1", 443, "graphs", tmp_path / "token", tmp_path / "ca.crt")
 
 
 @pytest.mark.parametrize(
@@ -283,6 +321,23 @@ def test_outside_a_pod_the_missing_piece_is_named(
 
     with pytest.raises(NotInCluster, match=message):
         Access.in_cluster(env, account=tmp_path)
+
+
+def test_the_client_of_a_pod_waits_for_its_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dglrun asks from its first second on, when the Role may not be bound yet."""
+    with fake_api_server.running(tmp_path, tls=True) as server:
+        (tmp_path / "ca.crt").write_bytes((tmp_path / "server.crt").read_bytes())
+        (tmp_path / "namespace").write_text(NAMESPACE)
+        server.access()
+        monkeypatch.setattr(access, "ACCOUNT", tmp_path)
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+        server.put_pod("p", phase="Running")
+        server.break_next(403, times=3)
+
+        pod = Api.in_cluster().get_pod("p")
+
+    assert pod["status"] == {"phase": "Running"}
 
 
 def test_a_ca_file_without_a_certificate_is_named(tmp_path: Path) -> None:

@@ -213,6 +213,41 @@ def test_pods_that_never_appear_end_the_wait(server: ApiServer, tmp_path: Path, 
     assert "not all pods appeared within 1 s" in err
 
 
+def test_403_is_waited_out(server: ApiServer, tmp_path: Path) -> None:
+    """The Role comes after the pods: the wait goes on while the API server refuses, and ends well after."""
+    hosts = builders.workers(2)
+    builders.make_ready(server, hosts)
+    server.forbid(hosts[1].name)
+    watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="2")
+    builders.publish(watcher.file, hosts)
+    until_said(watcher, "1 of 2 ready")
+    server.wait_for_request("job-worker-1", times=2)
+
+    assert watcher.process.poll() is None
+    server.allow(hosts[1].name)
+
+    code, _, err = watcher.end()
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("limit", ["WATCHER_TIMEOUT_SECONDS", "WATCHER_APPEAR_TIMEOUT_SECONDS"])
+def test_403_that_stays_ends_at_the_deadline_of_the_wait(
+    server: ApiServer, tmp_path: Path, limit: str
+) -> None:
+    """Exit 124 with the pod and the API server's own words; a pod that nobody may see has not appeared."""
+    hosts = builders.workers(1)
+    builders.make_ready(server, hosts)
+    server.forbid(hosts[0].name)
+    watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="1", **{limit: "2"})
+    builders.publish(watcher.file, hosts)
+
+    code, _, err = watcher.end(10)
+
+    assert code == 124
+    assert "waiting for job-worker-0 (403 from the API server: GET" in err
+    assert 'pods "job-worker-0" is forbidden' in err
+
+
 def test_living_pods_are_waited_for_without_a_deadline(server: ApiServer, tmp_path: Path) -> None:
     """The deadline of appearance does not touch pods that are there but slow."""
     hosts = builders.workers(1)
