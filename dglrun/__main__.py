@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dglrun.cli import COMMANDS, UsageError, parse, run_command
 from dglrun.contract import exitcodes
-from dglrun.outcome import RunError, Terminated
+from dglrun.errors import RunError, Terminated
 
 if TYPE_CHECKING:
-    from dglrun.config import RunConfig
-    from dglrun.execute import Cluster
+    from dglrun.workflow.config import RunConfig
+    from dglrun.workflow.executor import Cluster
 
 TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES = 4096
@@ -55,7 +55,7 @@ def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = 
 def _workflow(argv: Sequence[str], cluster: "Cluster | None") -> int:
     config, is_dry = _configuration(argv)
     if is_dry:
-        from dglrun.show import as_yaml  # noqa: PLC0415 - yaml is slow to import and needed here only
+        from dglrun.workflow.dry_run import as_yaml  # noqa: PLC0415 - yaml is slow to import and needed here only
 
         print(as_yaml(config), end="")
         return exitcodes.OK
@@ -66,7 +66,7 @@ def _workflow(argv: Sequence[str], cluster: "Cluster | None") -> int:
 def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
     import os  # noqa: PLC0415
 
-    from dglrun import config  # noqa: PLC0415 - pydantic is not for the subcommands
+    from dglrun.workflow import config  # noqa: PLC0415 - pydantic is not for the subcommands
 
     try:
         flags, is_dry, script_args = parse(argv)
@@ -76,10 +76,10 @@ def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
 
 
 def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
-    from dglrun.execute import Executor, addresses  # noqa: PLC0415
-    from dglrun.plan import plan  # noqa: PLC0415
-    from dglrun.progress import Reporter  # noqa: PLC0415
-    from dglrun.streams import Streams  # noqa: PLC0415
+    from dglrun.transfer.streams import Streams  # noqa: PLC0415
+    from dglrun.workflow.executor import Executor, addresses  # noqa: PLC0415
+    from dglrun.workflow.plan import plan  # noqa: PLC0415
+    from dglrun.workflow.progress import Reporter  # noqa: PLC0415
 
     start = time.monotonic()
     cluster = cluster or _cluster(config)
@@ -90,9 +90,11 @@ def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
     try:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
         Executor(config, cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+        print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
+        if not config.is_partitioner:
+            reporter.complete("the training has ended and its output is collected")
     finally:
         reporter.close()
-    print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
 
 
 def _cluster(config: "RunConfig") -> "Cluster | None":

@@ -10,14 +10,14 @@ from typing import NoReturn
 from dglrun.contract import exitcodes
 
 COMMANDS = {
-    "supervise": "dglrun.supervise.main",
-    "pack": "dglrun.pack",
-    "chunk": "dglrun.chunked.command",
-    "convert": "dglrun.convert.command",
-    "partition": "dglrun.assign.command",
-    "dispatch": "dglrun.distribute.command",
-    "verify": "dglrun.verify.command",
-    "report": "dglrun.quality.command",
+    "supervise": "dglrun.agent.main",
+    "pack": "dglrun.transfer.tar_stream",
+    "chunk": "dglrun.commands.chunk",
+    "convert": "dglrun.commands.convert",
+    "partition": "dglrun.commands.partition",
+    "dispatch": "dglrun.commands.dispatch",
+    "verify": "dglrun.commands.verify",
+    "report": "dglrun.commands.report",
 }
 """Modules with `main(argv) -> int`, or with `add_parser(subparsers)` and `run(args) -> int`."""
 

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 STACK = ("torch==2.2.1", "torchdata==0.7.1", "dgl==2.1.0", "numpy<2", "pandas", "pydantic", "pyyaml")
 OURS = ("pyarrow<21", "mpi4py")
 TESTS = (
-    "tests/unit/pipeline/test_dgl_loader.py",
-    "tests/unit/pipeline/test_dispatch_graphbolt.py",
-    "tests/unit/pipeline/test_dispatch_training.py",
-    "tests/unit/dglrun/test_modes.py",
+    "tests/unit/dglrun/verify/test_dgl_loader.py",
+    "tests/unit/dglrun/dispatch/test_graphbolt.py",
+    "tests/unit/dglrun/dispatch/test_training.py",
+    "tests/unit/dglrun/workflow/test_modes.py",
 )
 
 

@@ -22,6 +22,9 @@ Pod = dict[str, Any]
 
 REQUEST_SECONDS = 10.0
 """A request without an answer for so long counts as failed."""
+FORBIDDEN_SECONDS = 30.0
+"""For so long after the start of a pod's program 403 is repeated: the operator binds the job's Role to the
+account only when the pods that the Role names exist, and an authorizer may read the binding late."""
 WATCH_SECONDS = 240
 """The server ends a watch after so long; it is then taken up again."""
 
@@ -58,21 +61,25 @@ class Api:
     Args:
         access: Where it is and who we are.
         backoff: How long and how often requests are repeated while the server is unavailable.
+        forbidden_seconds: How long from now on 403 is repeated, too.
     """
 
-    def __init__(self, access: Access, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, access: Access, backoff: Backoff | None = None, forbidden_seconds: float = 0.0
+    ) -> None:
         self.access = access
         self.backoff = backoff or Backoff()
+        self._allowed_by = time.monotonic() + forbidden_seconds
         self._tls = access.tls()
 
     @classmethod
     def in_cluster(cls, namespace: str | None = None) -> "Api":
-        """The client of the pod that this process runs in.
+        """The client of the pod that this process runs in; 403 counts as "not yet" for FORBIDDEN_SECONDS.
 
         Raises:
             NotInCluster: it runs in none.
         """
-        return cls(Access.in_cluster(os.environ, namespace))
+        return cls(Access.in_cluster(os.environ, namespace), forbidden_seconds=FORBIDDEN_SECONDS)
 
     def get_pod(self, name: str) -> Pod:
         """Read one pod (verb get).
@@ -166,7 +173,7 @@ class Api:
             with self._answer(method, path, query or {}, body) as answer:
                 return _object(answer.read())
 
-        return until_available(once, self.backoff)
+        return until_available(once, self.backoff, self._allowed_by)
 
     @contextmanager
     def _answer(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dglrun.kube.errors import Unavailable
+from dglrun.kube.errors import Forbidden, Unavailable
 
 T = TypeVar("T")
 
@@ -33,11 +33,17 @@ class Backoff:
             pause = min(pause * 2, self.longest)
 
 
-def until_available(call: Callable[[], T], backoff: Backoff) -> T:
-    """Call again while the server is unavailable.
+def until_available(call: Callable[[], T], backoff: Backoff, allowed_by: float = 0.0) -> T:
+    """Call again while the server is unavailable, and while the account may not have its rights yet.
+
+    Args:
+        call: One request.
+        backoff: How long and how often it is repeated.
+        allowed_by: Until when (monotonic) 403 may still become an answer.
 
     Raises:
         Unavailable: still so `backoff.give_up_after` seconds after the first failure.
+        Forbidden: still so at `allowed_by`.
         ApiError: any other answer, at once.
     """
     deadline: float | None = None
@@ -51,4 +57,8 @@ def until_available(call: Callable[[], T], backoff: Backoff) -> T:
             if now + wait > deadline:
                 raise
             time.sleep(wait)
+        except Forbidden:
+            if time.monotonic() + pause > allowed_by:
+                raise
+            time.sleep(pause)
     raise AssertionError("pauses() is endless")

@@ -1,4 +1,4 @@
-"""Distributed partitioning: `python3 -m mpi4py -m dglrun.mpi` under mpirun, and the mpirun command.
+"""MPI: the mpirun command, and what the ranks that it starts say to each other.
 
-mpi4py is imported only by the program that mpirun starts, never by the one that plans the command.
+mpi4py is imported only on the ranks, never by the process that plans or runs mpirun.
 """

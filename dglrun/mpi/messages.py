@@ -4,14 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
-from dglrun.assign.errors import BackendMissingError
-from dglrun.chunked.errors import DataError
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from dglrun.arrays import Array, Ints
+from dglrun.errors import BackendMissingError, DataError
 
 T = TypeVar("T")
 DONE, MORE, FAILED = 0, 1, 2

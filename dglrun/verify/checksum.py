@@ -7,12 +7,12 @@ the first keys that differ.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from dglrun.arrays import Array, Ints
+
 Hashes = NDArray[np.uint64]
 Stream = Callable[[], Iterable[tuple[Array, Hashes]]]
 
@@ -100,7 +100,7 @@ def _sums(stream: Stream, keys: int) -> Array:
     return sums
 
 
-def _bucket(found: Array, keys: int) -> NDArray[np.int64]:
+def _bucket(found: Array, keys: int) -> Ints:
     """Bucket of each key; the last one, after those of all keys, is for keys that are none."""
     strangers = (max(keys, 1) - 1 >> BUCKET_BITS) + 1
     where = found.astype(np.int64) >> BUCKET_BITS

@@ -5,17 +5,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.assign.files import load_meta
-from dglrun.chunked.errors import DataError
-from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.dglformat.folder import PartitionFolder
-from dglrun.dglformat.ranges import Ints
-from dglrun.distribute import assignment
-from dglrun.distribute.order import group
-
-Array = NDArray[Any]
+from dglrun.arrays import Array, Ints, group
+from dglrun.errors import DataError
+from dglrun.formats import assignment_shares
+from dglrun.formats.assignment import load_meta
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.folder import PartitionFolder
 
 
 class Keys(Protocol):
@@ -176,9 +172,9 @@ def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolde
         raise DataError(f"{folder}: assigns {meta.num_parts} parts, {partition.path} has {partition.parts}")
     found = []
     for name in partition.ntypes:
-        path = assignment.assignment_file(folder, name)
-        found.append(assignment.read_share(path, meta.num_parts, 0, 1))
-        assignment.check_lines(path, name, len(found[-1]), graph.node_count(name))
+        path = assignment_shares.assignment_file(folder, name)
+        found.append(assignment_shares.read_share(path, meta.num_parts, 0, 1))
+        assignment_shares.check_lines(path, name, len(found[-1]), graph.node_count(name))
     return Assigned(found)
 
 

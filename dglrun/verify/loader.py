@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dglrun.dglformat.folder import PartitionFolder
+from dglrun.formats.dgl.folder import PartitionFolder
 
 _PROGRAM = """
 import inspect, json, os, sys, warnings

@@ -5,48 +5,16 @@ none): local number = ID minus the part's first ID, inner before halo, edges wit
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.chunked.errors import DataError
-from dglrun.dglformat.arrays import StoredArray
-from dglrun.dglformat.folder import PartitionFolder
-from dglrun.dglformat.graphs import StoredGraph
-from dglrun.dglformat.ranges import Ints, Ranges
+from dglrun.arrays import Array, Ints
+from dglrun.errors import DataError
+from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.edge_blocks import BLOCK, EdgeBlock, edge_blocks
+from dglrun.formats.dgl.folder import PartitionFolder
+from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.verify import checksum
-
-Array = NDArray[Any]
-
-BLOCK = 1 << 20
-
-
-@dataclass(frozen=True)
-class EdgeBlock:
-    """Some edges of a part: part-local end points and edge numbers."""
-
-    src: Ints
-    dst: Ints
-    edges: Ints
-
-
-def edge_blocks(graph: StoredGraph, layout: str | None = None) -> Iterator[EdgeBlock]:
-    """The edges of a part in blocks, from the given or the first of its formats."""
-    name = layout or next(iter(graph.formats))
-    found = graph.formats[name]
-    if name == "coo":
-        for start, src in found["src"].blocks(BLOCK):
-            dst = found["dst"].rows(start, start + len(src))
-            yield EdgeBlock(src, dst, np.arange(start, start + len(src)))
-        return
-    indptr = found["indptr"].rows(0, len(found["indptr"]))
-    for start, other in found["indices"].blocks(BLOCK):
-        at = np.arange(start, start + len(other))
-        row = np.searchsorted(indptr, at, side="right") - 1
-        numbers = found["eids"].rows(start, start + len(other)) if len(found["eids"]) else at
-        yield EdgeBlock(other, row, numbers) if name == "csc" else EdgeBlock(row, other, numbers)
 
 
 class PartChecks:

@@ -6,7 +6,7 @@ the server ("mmap failed with error Invalid argument"). Said here before any tra
 
 from collections.abc import Iterator
 
-from dglrun.dglformat.folder import PartitionFolder
+from dglrun.formats.dgl.folder import PartitionFolder
 
 REMEDY = (
     "partition again into fewer parts, or with a method that gives every part some of each type "

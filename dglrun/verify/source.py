@@ -8,18 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.chunked import read
-from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.dglformat.folder import PartitionFolder
+from dglrun.arrays import Array
+from dglrun.formats.chunked import read
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
+from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.verify import checksum
 from dglrun.verify.checksum import Hashes
 from dglrun.verify.keys import Assigned, Keys
-from dglrun.verify.part import BLOCK, edge_blocks
-
-Array = NDArray[Any]
-
 
 Blocks = Iterable[tuple[Array, Hashes]]
 

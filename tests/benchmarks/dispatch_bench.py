@@ -19,8 +19,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.dglformat.folder import load_folder
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.folder import load_folder
 from dglrun.verify.keys import OriginalIds
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
@@ -111,7 +111,7 @@ def sizes(args: argparse.Namespace) -> list[Size]:
 def ours(size: Size, source: Path, folder: Path) -> Run:
     """Dispatch by dglrun, under mpirun from two ranks on."""
     out = folder / "ours"
-    rank = (*rusage(folder / "ours.usage"), sys.executable, "-m", "dglrun.distribute")
+    rank = (*rusage(folder / "ours.usage"), sys.executable, "-m", "dglrun.commands.dispatch_rank")
     folders = ("--in-dir", source, "--partitions-dir", source / "parts", "--out-dir", out)
     flags = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
     mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", size.files)

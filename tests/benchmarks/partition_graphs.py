@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dglrun.chunked import metadata, write
-
-Ints = npt.NDArray[np.int64]
+from dglrun.arrays import Ints
+from dglrun.formats.chunked import table, write
 
 
 def rmat(nodes: int, pairs: int, rng: np.random.Generator) -> Ints:
@@ -82,7 +81,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("nodes", type=int)
     parser.add_argument("pairs", type=int)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--format", choices=metadata.FORMATS, default="csv")
+    parser.add_argument("--format", choices=table.FORMATS, default="csv")
     parser.add_argument("--types", type=int, choices=(1, 2), default=1)
     parser.add_argument("--files", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dglrun.assign import files, score
-from dglrun.chunked.metadata import ChunkedGraph
-from dglrun.convert import pieces, text
+from dglrun.formats import assignment
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.parmetis import pm_dglpart_output, to_parmetis
+from dglrun.partitioning import partition_quality
 
 RANKS = ("zoltan", "parmetis")
 
@@ -96,7 +97,7 @@ def ours(source: Path, backend: str, ranks: int, parts: int) -> Row:
         inside = re.search(r": partition ([0-9.]+) s, ([0-9.]+) CPU s", said)
         told = re.search(r"peak memory ([0-9.]+) MiB", said)
         peak = float(told[1]) if told else int((Path(out) / "peak").read_text()) / 1024
-        quality = dict(files.load_meta(Path(out) / "parts").details)
+        quality = dict(assignment.load_meta(Path(out) / "parts").details)
     return Row(backend, ranks, wall, cpu, _pair(inside), _stages(said), peak, quality)
 
 
@@ -113,7 +114,7 @@ def peer(source: Path, program: Path, ranks: int, parts: int) -> Row:
     """pm_dglpart on the same graph, text and all; it prints its library's time itself."""
     graph = ChunkedGraph.load(source)
     with tempfile.TemporaryDirectory() as folder:
-        text.to_text(graph, Path(folder), "g", by_degree=True)
+        to_parmetis.to_text(graph, Path(folder), "g", by_degree=True)
         argv = (
             *("/usr/bin/time", "-f", "%M", "-o", f"{folder}/peak", "mpirun", "--allow-run-as-root"),
             *("--oversubscribe", "--bind-to", "none", "-np", str(ranks)),
@@ -123,9 +124,9 @@ def peer(source: Path, program: Path, ranks: int, parts: int) -> Row:
         if not list(Path(folder).glob("p*-g_nodes.txt")):
             raise SystemExit(f"{program} left no result; is it the program with two arguments?")
         peak = int((Path(folder) / "peak").read_text()) / 1024
-        found = pieces.from_pieces(graph, Path(folder), "g", parts)
+        found = pm_dglpart_output.from_pieces(graph, Path(folder), "g", parts)
     inside = re.search(r" Total: Max: +([0-9.]+), Sum: +([0-9.]+)", said)
-    quality = score.of_assignment(graph, found, parts).details(graph.ntypes)
+    quality = partition_quality.of_assignment(graph, found, parts).details(graph.ntypes)
     took = _pair(inside)
     if took is not None and ranks > (os.cpu_count() or 1):
         took = None  # what it prints are wall seconds, and its ranks share processors

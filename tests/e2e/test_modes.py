@@ -227,7 +227,11 @@ def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
 def _has_ranks(job: Job) -> bool | None:
     if job.status().get("replicaStatuses", {}).get("Worker", {}).get("running") != 2:
         return None
-    return True if all("dglrun.mpi" in mpi_processes(job, worker) for worker in (0, 1)) else None
+    return (
+        True
+        if all("dglrun.commands.partition_rank" in mpi_processes(job, worker) for worker in (0, 1))
+        else None
+    )
 
 
 def _force(grace: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from dgl_operator.runtime.kinds import Json
 from tests.e2e.figures import Figures
-from tests.support.api_server import ACCOUNT, ApiServer
+from tests.support.api_client import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, a_played_job
 

@@ -7,7 +7,7 @@ import yaml
 
 from dgl_operator.runtime.kinds import Kind
 from tests.integration.conftest import Start, Submit
-from tests.support.api_server import ApiServer, wait_for
+from tests.support.api_client import ApiServer, wait_for
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, versions
 

@@ -6,7 +6,7 @@ from dgl_operator.api import rbac
 from dgl_operator.runtime.kinds import Json
 from tests.integration.conftest import HOME, Submit
 from tests.support import audit
-from tests.support.api_server import ACCOUNT, ApiServer
+from tests.support.api_client import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration

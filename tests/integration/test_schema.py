@@ -11,7 +11,7 @@ from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.runtime.cluster import Refused
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.kubectl import Refused as KubectlRefused
-from tests.support.api_server import ApiServer
+from tests.support.api_client import ApiServer
 from tests.unit.api.cases import (
     BROKEN_ARGUMENTS,
     BROKEN_CONTAINERS,

@@ -7,7 +7,7 @@ import pytest
 from dgl_operator.runtime.kinds import Kind
 from tests.e2e.figures import Figures
 from tests.integration.conftest import Submit
-from tests.support.api_server import ApiServer, wait_for
+from tests.support.api_client import ApiServer, wait_for
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import seconds_since
 

@@ -8,7 +8,7 @@ import pytest
 from dgl_operator.runtime.cluster import AlreadyExists, Conflict, NotFound, Place, Refused
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Kind
-from tests.support.api_server import ApiServer
+from tests.support.api_client import ApiServer
 from tests.support.jobs import a_template
 from tests.support.played_job import a_played_job
 

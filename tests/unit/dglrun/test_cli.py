@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dglrun import cli
-from tests.unit.pipeline.heterographs import a_toy
+from tests.support.heterographs import a_toy
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 import chunked_graph
 from debian_graph import heterogeneous, homogeneous, label, make, resolve
 from debian_index import read_index
-from dglrun.chunked.check import check_counts, check_ids
-from dglrun.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.check import check_counts, check_ids
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from tests.unit.examples.index import SMALL, many
 
 # Packages by number, as they are sorted: 0 green-doc, 1 green-tools, 2 libgreen1, 3 otherbox, 4 postbox,

@@ -1,0 +1,10 @@
+"""The supervisor of one worker: starts its servers and trainers, tells how they end, leaves nothing behind.
+
+Standard library only and nothing imported early: it starts once for each worker, and its start is part of
+the time until the first trainer runs.
+"""
+
+FOLDER = ".dglrun"
+"""Name of the run folder within a worker's workspace."""
+CAUSES = "DGLRUN_CAUSES"
+"""Environment: the folder that takes `<pid>.json`, written by a process that ends badly (script_runner)."""

@@ -1,0 +1,294 @@
+"""The supervisor's loop: one thread, woken by output, ends of processes, views and a tick.
+
+States: waiting for `start`, running, stopping, finished. A failure or a lost lease ends the whole group,
+SIGTERM first (DGL then removes its segments), SIGKILL after the grace. Nothing is left: no process below
+this one, no segment that appeared since its start.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from dglrun import cgroup
+from dglrun.agent import host_info, process_group, procfs, shared_memory
+from dglrun.agent.connections import Client
+from dglrun.agent.event_log import Journal
+from dglrun.agent.exit_status import End, Failure
+from dglrun.agent.process_group import Child
+from dglrun.agent.sampler_monitor import Death, Samplers
+from dglrun.agent.spec import Spec
+from dglrun.contract import exitcodes
+
+TICK = 0.25
+LOOK_EVERY = 0.5
+"""Seconds between looks at the samplers."""
+BEAT_EVERY = 3.0
+"""Seconds between signs of life to the views."""
+KILL_PATIENCE = 10.0
+"""Seconds after SIGKILL; a process that the kernel does not end by then is reported and left."""
+
+
+class State(Enum):
+    """What the supervisor is at."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+
+
+class Daemon:
+    """Serves one run.
+
+    Args:
+        spec: What to do.
+        folder: Its run folder: journal, causes.
+        listener: Socket on which views attach.
+        before: Segments that were there before the run.
+    """
+
+    def __init__(self, spec: Spec, folder: Path, listener: socket.socket, before: frozenset[str]) -> None:
+        self.spec, self._folder, self._before = spec, folder, before
+        self._journal = Journal(folder)
+        self._causes = folder / "causes"
+        self._causes.mkdir(exist_ok=True)
+        self._selector = selectors.DefaultSelector()
+        self._clients: list[Client] = []
+        self._children: dict[int, Child] = {}
+        self._samplers = Samplers()
+        self._state = State.WAITING
+        self._failure: Failure | None = None
+        self._heard = self._looked = self._told = time.monotonic()
+        self._kill_at = self._give_up_at = 0.0
+        self._dismissed = False
+        self._oom_kills = cgroup.oom_kills()
+        self._listen(listener)
+        self._catch_signals()
+
+    def run(self) -> None:
+        """Serve until the launcher says goodbye or its lease has run out."""
+        while not self._may_leave():
+            for key, mask in self._selector.select(TICK):
+                key.data(mask)
+            self._reap()
+            self._look_at_samplers()
+            self._watch_lease()
+            self._go_on_stopping()
+            self._beat()
+            self._pump()
+        self._journal.close()
+
+    # --- views
+
+    def _listen(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def _accept(self, _mask: int) -> None:
+        connection, _address = self._listener.accept()
+        self._clients = [client for client in self._clients if client.is_open]
+        self._clients.append(Client(connection, self._journal, self._selector, self._obey))
+
+    def _obey(self, client: Client, command: dict[str, Any]) -> None:
+        self._heard = time.monotonic()
+        match command["do"]:
+            case "attach":
+                client.attach(command["offset"], self._hello())
+            case "start" if self._state is State.WAITING:
+                self._start(command["port"])
+            case "stop":
+                self._stop(f"told to stop: {command['why']}")
+            case "bye":
+                self._dismissed = True
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "kind": "hello",
+            "run": self.spec.run,
+            "state": self._state.value,
+            "time": time.time(),
+            "port": host_info.free_port() if self._state is State.WAITING else None,
+        }
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._told >= BEAT_EVERY:
+            self._told = time.monotonic()
+            for client in self._clients:
+                if client.is_open:
+                    client.tell({"kind": "alive"})
+
+    def _pump(self) -> None:
+        for client in self._clients:
+            client.pump()
+
+    def _may_leave(self) -> bool:
+        if self._state is not State.FINISHED:
+            return False
+        return self._dismissed or time.monotonic() - self._heard > self.spec.lease
+
+    def _record(self, kind: str, **values: object) -> None:
+        self._journal.append({"kind": kind, **values})
+
+    # --- processes
+
+    def _start(self, master_port: int) -> None:
+        self._state = State.RUNNING
+        known = host_info.known(self.spec.ip, self.spec.trainers, master_port, self._causes)
+        for process in self.spec.processes:
+            wanted = {**process.env, process_group.FOLDER: str(self._folder)}
+            try:
+                child = Child(process, host_info.environment(os.environ, wanted, known))
+            except OSError as error:
+                what = f"could not be started: {error}"
+                self._fail(Failure(process.name, exitcodes.USAGE, what, "", process.rank))
+                return
+            self._children[child.pid] = child
+            self._selector.register(child, selectors.EVENT_READ, lambda _mask, c=child: self._read(c))
+            self._record("started", who=process.name, rank=process.rank, pid=child.pid)
+
+    def _read(self, child: Child) -> None:
+        lines, ended = child.read()
+        self._lines(child, lines)
+        if ended:
+            self._selector.unregister(child)
+            child.close()
+
+    def _lines(self, child: Child, lines: list[str]) -> None:
+        for line in lines:
+            self._record("line", who=child.process.name, text=line)
+
+    def _reap(self) -> None:
+        for pid, end in process_group.reap():
+            child = self._children.get(pid)
+            if child:
+                self._lines(child, self._last_output(child, end))
+                self._ended(child, end)
+
+    def _last_output(self, child: Child, end: End) -> list[str]:
+        try:
+            return child.has_ended(end)
+        except ValueError:  # the output had ended, and was closed, before the process
+            return []
+
+    def _ended(self, child: Child, end: End) -> None:
+        self._record("ended", who=child.process.name, rank=child.process.rank, code=end.code)
+        if self._state is State.RUNNING and not end.is_good:
+            self._fail(self._failure_of(child, end))
+        if self._state is State.RUNNING and all(c.end for c in self._children.values()):
+            self._stop("all processes have ended")
+
+    def _failure_of(self, child: Child, end: End) -> Failure:
+        words = self._words(child.pid, child)
+        what = f"ended with {end}{self._why(end)}"
+        return Failure(child.process.name, end.code, what, words, child.process.rank)
+
+    def _cause(self, pid: int) -> dict[str, Any] | None:
+        try:
+            cause: dict[str, Any] = json.loads((self._causes / f"{pid}.json").read_text())
+        except OSError:
+            return None
+        return cause
+
+    def _words(self, pid: int, child: Child) -> str:
+        """The traceback of a process, or the last lines of output and the cause it has told, if any."""
+        cause = (self._cause(pid) or {"words": ""})["words"]
+        return cause if "\n" in cause else "\n".join([*child.tail, cause]).rstrip()
+
+    def _why(self, end: End) -> str:
+        """Who sent SIGKILL, as far as the kernel tells."""
+        is_oom = end.code == 128 + signal.SIGKILL and cgroup.oom_kills() > self._oom_kills
+        return ": out of memory (the container's limit)" if is_oom else ""
+
+    def _look_at_samplers(self) -> None:
+        now = time.monotonic()
+        if self._state is not State.RUNNING or now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        trainers = frozenset(c.pid for c in self._children.values() if c.is_trainer and not c.end)
+        for death in self._samplers.look(trainers, procfs.table()):
+            self._fail(self._failure_of_sampler(death))
+
+    def _failure_of_sampler(self, death: Death) -> Failure:
+        child = self._children[death.trainer]
+        words = self._words(death.pid, child)
+        who = f"sampler of {child.process.name}"
+        what = f"(process {death.pid}) ended with {death.end}{self._why(death.end)}"
+        return Failure(who, death.end.code, what, words, child.process.rank)
+
+    # --- the end
+
+    def _fail(self, failure: Failure) -> None:
+        if self._failure or self._state not in (State.WAITING, State.RUNNING):
+            return
+        self._failure = failure
+        raw: Mapping[str, object] = {**vars(failure), "time": time.time()}
+        self._record("failed", **raw)
+        self._stop(f"{failure.who} {failure.what}")
+
+    def _watch_lease(self) -> None:
+        silent = time.monotonic() - self._heard
+        if silent > self.spec.lease and self._state in (State.WAITING, State.RUNNING):
+            what = f"heard nothing of the launcher for {silent:.0f} s"
+            self._fail(Failure("supervisor", exitcodes.LOST, what))
+
+    def _stop(self, why: str) -> None:
+        if self._state in (State.STOPPING, State.FINISHED):
+            return
+        self._state = State.STOPPING
+        self._record("stopping", why=why)
+        self._kill_at = time.monotonic() + self.spec.grace
+        self._give_up_at = self._kill_at + KILL_PATIENCE
+        process_group.signal_all(signal.SIGTERM)
+
+    def _go_on_stopping(self) -> None:
+        if self._state is not State.STOPPING:
+            return
+        now = time.monotonic()
+        alive = process_group.signal_all(signal.SIGKILL if now >= self._kill_at else 0)
+        if alive and now < self._give_up_at:
+            return
+        self._reap()
+        self._finish(alive)
+
+    def _finish(self, alive: int) -> None:
+        self._state = State.FINISHED
+        segments = shared_memory.remove_new(Path(self.spec.shm), self._before)
+        self._record(
+            "finished",
+            failed=self._failure is not None,
+            left=alive,
+            segments=len(segments),
+            files=_count_files(self.spec.output),
+        )
+
+    def _catch_signals(self) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(reader, selectors.EVENT_READ, lambda _mask: _empty(reader))
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        name = signal.Signals(number).name
+        self._fail(Failure("supervisor", 128 + number, f"was ended by {name}"))
+
+
+def _empty(reader: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(reader, 4096):
+            continue
+
+
+def _count_files(folder: str) -> int:
+    return sum(len(files) for _path, _folders, files in os.walk(folder)) if folder else 0

@@ -1,0 +1,154 @@
+"""The processes of one worker: start, output, end, and the end of all that descends from them."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from dglrun.agent import procfs
+from dglrun.agent.exit_status import End
+from dglrun.agent.line_splitter import Splitter
+from dglrun.agent.spec import Process, Role
+
+LAST_LINES = 20
+FOLDER = "DGLRUN_FOLDER"
+"""Environment of each process: by it a later supervisor finds what an earlier one could not end."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of every orphan below it (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Child:
+    """One started process.
+
+    Args:
+        process: What it is.
+        env: Its whole environment.
+    """
+
+    def __init__(self, process: Process, env: Mapping[str, str]) -> None:
+        self.process = process
+        self.end: End | None = None
+        self.tail: deque[str] = deque(maxlen=LAST_LINES)
+        """Its last lines of output."""
+        self._splitter = Splitter(time.monotonic())
+        self._popen = subprocess.Popen(
+            process.argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread only
+        )
+        if self._popen.stdout is None:
+            raise AssertionError("Popen was given PIPE")
+        self._output = self._popen.stdout
+        os.set_blocking(self._output.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    @property
+    def is_trainer(self) -> bool:
+        """Whether its exit code decides."""
+        return self.process.role is Role.TRAINER
+
+    def fileno(self) -> int:
+        """The read end of its output."""
+        return self._output.fileno()
+
+    def read(self) -> tuple[list[str], bool]:
+        """New lines of output, and whether the output has ended."""
+        blocks, ended = _drain(self.fileno())
+        lines = self._splitter.feed(blocks, time.monotonic()) if blocks else []
+        lines += self._splitter.flush() if ended else []
+        self.tail.extend(lines)
+        return lines, ended
+
+    def has_ended(self, end: End) -> list[str]:
+        """Note its end; returns the last lines of output."""
+        self.end = end
+        self._popen.returncode = end.code
+        lines, _ended = self.read()
+        rest = self._splitter.flush()
+        self.tail.extend(rest)
+        return lines + rest
+
+    def close(self) -> None:
+        """Close the pipe; a process that still writes to it then gets SIGPIPE."""
+        self._output.close()
+
+
+def reap() -> list[tuple[int, End]]:
+    """The children that have ended, adopted orphans among them."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append((ended[0], End.of_status(ended[1])))
+    return found
+
+
+def signal_all(number: int) -> int:
+    """Send a signal to all that descend from this process; returns to how many that still live."""
+    alive = [entry for entry in procfs.descendants(os.getpid(), procfs.table()) if not entry.is_zombie]
+    for entry in alive:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(entry.pid, number)
+    return len(alive)
+
+
+def end_remains(folder: Path, patience: float = 5.0) -> tuple[int, ...]:
+    """Kill what an earlier supervisor of this folder left running; returns the process ids."""
+    remains = _remains(folder)
+    deadline = time.monotonic() + patience
+    alive = remains
+    while alive and time.monotonic() < deadline:
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+        alive = _remains(folder)
+    return remains
+
+
+def _remains(folder: Path) -> tuple[int, ...]:
+    entries = procfs.table()
+    alive = [pid for pid, entry in entries.items() if not entry.is_zombie and pid != os.getpid()]
+    return procfs.with_variable(FOLDER, str(folder), alive)
+
+
+def _drain(fileno: int) -> tuple[bytes, bool]:
+    blocks = []
+    try:
+        while block := os.read(fileno, 1 << 16):
+            blocks.append(block)
+            if len(blocks) >= 16:  # others want to be read, too
+                return b"".join(blocks), False
+    except BlockingIOError:
+        return b"".join(blocks), False
+    return b"".join(blocks), True
+
+
+def _die_with_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
+
+
+_libc = ctypes.CDLL(None, use_errno=True)

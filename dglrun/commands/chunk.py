@@ -1,0 +1,198 @@
+"""`dglrun chunk`: make a chunked graph of a DGLGraph file, or of numpy or parquet tables.
+
+A table is given as `TYPE=FILE`: edges `src:rel:dst=FILE` (numpy: integers of shape (edges, 2), or (2,
+edges) as many data sets keep them; parquet: two columns), features `type/name=FILE`, node counts
+`type=NUMBER` where features do not tell them.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dglrun.arrays import Array
+from dglrun.contract import exitcodes
+from dglrun.errors import DataError
+from dglrun.formats.chunked import check, names, read, write
+from dglrun.formats.chunked.metadata import Dialect
+from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
+
+Tables = dict[str, dict[str, Array]]
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `chunk` to dglrun's commands."""
+    parser = subparsers.add_parser("chunk", help="make a chunked graph", description=__doc__)
+    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the chunked graph")
+    parser.add_argument("--name", required=True, help="graph name")
+    parser.add_argument("--dgl-graph", type=Path, metavar="FILE", help="file of dgl.save_graphs (needs dgl)")
+    for flag, what in (("nodes", "TYPE=NUMBER"), ("edges", "S:R:D=FILE")):
+        parser.add_argument(f"--{flag}", action="append", default=[], metavar=what, help="may be repeated")
+    for flag in ("node-data", "edge-data"):
+        parser.add_argument(f"--{flag}", action="append", default=[], metavar="TYPE/NAME=FILE")
+    parser.add_argument("--files", type=_at_least_one, default=1, help="files for each table (1)")
+    parser.add_argument("--edge-format", choices=FORMATS, default=CSV, help="of the edge files (csv)")
+    parser.add_argument("--feature-format", choices=(NUMPY, PARQUET), default=NUMPY, help="(numpy)")
+    parser.add_argument(
+        "--dialect", choices=[each.value for each in Dialect], default=Dialect.BOTH.value, help="(both)"
+    )
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the chunked graph; returns the exit code: 65 for bad input, 2 for missing packages or flags."""
+    try:
+        nodes, edges, node_data, edge_data = _input(args)
+        _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
+        graph = write.graph(
+            args.out_dir, args.name, nodes, edges, node_data, edge_data,
+            layout=args.edge_format, feature_layout=args.feature_format, files=args.files,
+            dialect=Dialect(args.dialect),
+        )  # fmt: skip
+        check.check_counts(graph)
+    except (DataError, ValueError) as error:
+        return _complain(error, exitcodes.DATA)
+    except ModuleNotFoundError as error:
+        return _complain(f"--dgl-graph needs the Python package {error.name}", exitcodes.USAGE)
+    total = f"{sum(graph.num_nodes)} nodes, {sum(graph.num_edges)} edges"
+    print(f"dglrun chunk: {args.out_dir}: {total}, {args.files} files for each table")
+    return exitcodes.OK
+
+
+def _complain(error: object, code: int) -> int:
+    print(f"dglrun chunk: {error}", file=sys.stderr)
+    return code
+
+
+def _input(args: argparse.Namespace) -> tuple[dict[str, int], dict[str, Array], Tables, Tables]:
+    if args.dgl_graph is not None:
+        return _from_dgl(args.dgl_graph)
+    if not args.edges:
+        raise DataError("expected --dgl-graph FILE or at least one --edges S:R:D=FILE, got neither")
+    edges = {etype: _edges(Path(path)) for etype, path in map(_pair, args.edges)}
+    node_data, edge_data = _features(args.node_data), _features(args.edge_data)
+    return _node_counts(args.nodes, edges, node_data), edges, node_data, edge_data
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not (key and mark and value):
+        raise DataError(f"expected NAME=VALUE, got {text!r}")
+    return key, value
+
+
+def _layout(path: Path) -> str:
+    suffix = path.suffix.removeprefix(".")
+    if suffix not in ("npy", "parquet", "csv"):
+        raise DataError(f"{path}: expected a name that ends in .npy, .parquet or .csv")
+    return NUMPY if suffix == "npy" else suffix
+
+
+def _edges(path: Path) -> Array:
+    """Edges as (edges, 2); numpy files are mapped, not read."""
+    spec = FileSpec(_layout(path), (path,))
+    if spec.format == NUMPY:
+        read.row_counts(spec)
+        found: Array = np.load(path, mmap_mode="r")
+        return found.T if found.ndim == 2 and found.shape[0] == 2 != found.shape[1] else found
+    rows = sum(read.row_counts(spec))
+    blocks = [np.stack(pair, axis=1) for pair in read.edge_blocks(spec, 0, rows)]
+    return np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64)
+
+
+def _features(given: Sequence[str]) -> Tables:
+    found: Tables = {}
+    for key, value in map(_pair, given):
+        kind, mark, name = key.rpartition("/")
+        if not mark:
+            raise DataError(f"expected TYPE/NAME=FILE, got {key}={value}")
+        found.setdefault(kind, {})[name] = _rows(Path(value))
+    return found
+
+
+def _rows(path: Path) -> Array:
+    spec = FileSpec(_layout(path), (path,))
+    info = read.feature_info(spec)
+    if spec.format == NUMPY:
+        mapped: Array = np.load(path, mmap_mode="r")
+        return mapped
+    blocks = list(read.feature_blocks(spec, 0, sum(read.row_counts(spec))))
+    return np.concatenate(blocks) if blocks else np.zeros((0, *info.tail), info.dtype)
+
+
+def _node_counts(given: Sequence[str], edges: Mapping[str, Array], node_data: Tables) -> dict[str, int]:
+    """Node types in the order given, then as the edge types name them; counts by flag or by features."""
+    counts = {name: int(value) for name, value in map(_pair, given)}
+    for etype in edges:
+        for ntype in etype.split(":")[::2]:
+            if ntype not in counts:
+                rows = [len(feature) for feature in node_data.get(ntype, {}).values()]
+                if not rows:
+                    raise DataError(f"how many nodes has {ntype!r}? Expected --nodes {ntype}=NUMBER")
+                counts[ntype] = rows[0]
+    return counts
+
+
+def _from_dgl(path: Path) -> tuple[dict[str, int], dict[str, Array], Tables, Tables]:
+    """The first graph of a file of dgl.save_graphs; type IDs are DGL's."""
+    import dgl  # noqa: PLC0415 - heavy, and only for this input
+
+    if not path.is_file():
+        raise DataError(f"{path}: does not exist")
+    try:
+        graphs, _ = dgl.load_graphs(str(path), [0])
+    except Exception as error:
+        raise DataError(f"{path}: DGL cannot load it: {error}") from None
+    graph = graphs[0]
+    nodes = {ntype: int(graph.num_nodes(ntype)) for ntype in graph.ntypes}
+    edges, edge_data = {}, {}
+    for etype in graph.canonical_etypes:
+        src, dst = graph.edges(etype=etype, order="eid")
+        edges[":".join(etype)] = np.stack([src.numpy(), dst.numpy()], axis=1)
+        edge_data[":".join(etype)] = {name: data.numpy() for name, data in graph.edges[etype].data.items()}
+    node_data = {
+        ntype: {name: data.numpy() for name, data in graph.nodes[ntype].data.items()} for ntype in nodes
+    }
+    return nodes, edges, node_data, edge_data
+
+
+def _refuse(
+    name: str,
+    nodes: Mapping[str, int],
+    edges: Mapping[str, Array],
+    node_data: Tables,
+    edge_data: Tables,
+    origins: Mapping[str, str],
+) -> None:
+    """Stop before anything is written: names, shapes, IDs, numbers of rows."""
+    if problem := names.problem(name, tuple(nodes), tuple(edges), node_data, edge_data):
+        raise DataError(problem)
+    for etype, rows in edges.items():
+        _refuse_edges(etype, rows, nodes, origins.get(etype, etype))
+    sizes = {**nodes, **{etype: len(rows) for etype, rows in edges.items()}}
+    for kind, features in (*node_data.items(), *edge_data.items()):
+        if kind not in sizes:
+            raise DataError(f"{kind}: has data, but is none of the types {', '.join(sizes)}")
+        for feature, values in features.items():
+            if len(values) != sizes[kind]:
+                raise DataError(f"{kind}/{feature}: expected {sizes[kind]} rows, got {len(values)}")
+            if values.dtype.name not in FEATURE_DTYPES:
+                raise DataError(f"{kind}/{feature}: DGL cannot hold {values.dtype}")
+
+
+def _refuse_edges(etype: str, rows: Array, nodes: Mapping[str, int], origin: str) -> None:
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
+        raise DataError(f"{origin}: expected integers of shape (edges, 2), got {rows.dtype} {rows.shape}")
+    for column, ntype in enumerate(etype.split(":")[::2]):
+        wrong = np.flatnonzero((rows[:, column] < 0) | (rows[:, column] >= nodes[ntype]))
+        if len(wrong):
+            where = f"line {wrong[0] + 1}" if origin.endswith(".csv") else f"row {wrong[0]}"
+            expected = f"expected IDs of {ntype} from 0 to {nodes[ntype] - 1}"
+            raise DataError(f"{origin}: {where}: {expected}, got {rows[wrong[0], column]}")

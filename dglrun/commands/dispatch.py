@@ -1,0 +1,170 @@
+"""`dglrun dispatch`: the flags of DGL's dispatch_data.py with the same meaning, without ssh."""
+
+import argparse
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from dglrun.contract import exitcodes
+from dglrun.dispatch import graphbolt, pipeline
+from dglrun.errors import DataError
+from dglrun.formats.dgl import graphs
+from dglrun.mpi import mpirun
+from dglrun.mpi.collectives import AgreedError, Mpi, Ranks, connect, world_size
+
+_DAY = 86400
+_OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `dispatch` to dglrun's commands."""
+    add_flags(
+        subparsers.add_parser(
+            "dispatch",
+            help="make DGL's partition folder of a chunked graph and its assignment",
+            description=__doc__,
+        )
+    )
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of `dispatch`."""
+    parser.add_argument("--in-dir", type=Path, required=True, help="folder of the chunked graph")
+    parser.add_argument(
+        "--partitions-dir", type=Path, required=True, help="folder of <ntype>.txt and partition_meta.json"
+    )
+    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the result")
+    parser.add_argument("--ip-config", type=Path, help="machines, one a line; their number divides the parts")
+    parser.add_argument("--metadata-filename", default="metadata.json", help="its name in --in-dir")
+    parser.add_argument("--save-orig-nids", action="store_true", help="keep original node IDs")
+    parser.add_argument("--save-orig-eids", action="store_true", help="keep original edge IDs")
+    parser.add_argument(
+        "--graph-formats",
+        type=_formats,
+        default=("coo",),
+        help="formats of graph.dgl, joined by commas: coo (default), csc, csr",
+    )
+    parser.add_argument(
+        "--use-graphbolt", action="store_true", help="write fused_csc_sampling_graph.pt too (dgl 2.1)"
+    )
+    parser.add_argument(
+        "--process-group-timeout",
+        type=float,
+        default=1800,
+        help="seconds that a rank waits for the others before all are ended (default 1800)",
+    )
+    parser.add_argument(
+        "--ranks", type=int, default=1, help="processes on this machine, started by mpirun (default 1)"
+    )
+    parser.add_argument("--deadline", type=int, default=_DAY, help="seconds for mpirun, with --ranks")
+    for flag in _OF_SSH:
+        parser.add_argument(flag, help="accepted as DGL's dispatch has it; without effect here")
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    try:
+        return graphs.parse_formats(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one rank, or start several; returns the exit code."""
+    if args.use_graphbolt and (reason := graphbolt.lacking()):
+        _complain(reason)
+        return exitcodes.USAGE
+    if args.ranks > 1 and world_size() == 1:
+        return _start(args)
+    ranks = connect(args.process_group_timeout)
+    return _guard(ranks, lambda: _dispatch(args, ranks))
+
+
+def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        if ranks.rank == 0:
+            print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
+
+    pipeline.dispatch(_options(args), ranks, say)
+
+
+def _guard(ranks: Ranks, work: Callable[[], None]) -> int:
+    """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback.
+
+    Where all ranks know the error, one says it and all leave after it; else this rank ends the others.
+    """
+    try:
+        work()
+    except AgreedError as error:
+        if ranks.rank == 0:
+            _complain(str(error))
+        ranks.gather("it is said")  # before mpirun ends the ranks for the first one that leaves
+        return exitcodes.DATA
+    except (DataError, OSError) as error:
+        _complain(f"rank {ranks.rank}: {error}")
+        return _end(ranks, exitcodes.DATA if isinstance(error, DataError) else exitcodes.IO)
+    except Exception:
+        traceback.print_exc()
+        _complain(f"rank {ranks.rank}: this is a bug in dglrun")
+        return _end(ranks, exitcodes.SOFTWARE)
+    return exitcodes.OK
+
+
+def _end(ranks: Ranks, code: int) -> int:
+    """End the other ranks with this code; alone, return it."""
+    if isinstance(ranks, Mpi):
+        ranks.abort(code)
+    return code
+
+
+def _complain(text: str) -> None:
+    print(f"dglrun dispatch: {text}", file=sys.stderr, flush=True)
+
+
+def _options(args: argparse.Namespace) -> pipeline.Options:
+    return pipeline.Options(
+        in_dir=args.in_dir.absolute(),
+        partitions_dir=args.partitions_dir.absolute(),
+        out_dir=args.out_dir.absolute(),
+        metadata_filename=args.metadata_filename,
+        ip_config=args.ip_config,
+        save_orig_nids=args.save_orig_nids,
+        save_orig_eids=args.save_orig_eids,
+        formats=args.graph_formats,
+        use_graphbolt=args.use_graphbolt,
+    )
+
+
+def _start(args: argparse.Namespace) -> int:
+    """Start the ranks on this machine; mpirun's exit code is that of the rank that failed first."""
+    if shutil.which("mpirun") is None:
+        _complain(f"--ranks {args.ranks} needs Open MPI and mpi4py (Debian: openmpi-bin, python3-mpi4py)")
+        return exitcodes.USAGE
+    program = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *_flags(args))
+    job = mpirun.Job(program, args.ranks, cwd=str(Path.cwd()))
+    return mpirun.run(mpirun.argv(job), args.deadline)
+
+
+def _flags(args: argparse.Namespace) -> list[str]:
+    """The flags of one rank as a command line."""
+    named = {
+        "--in-dir": args.in_dir.absolute(),
+        "--partitions-dir": args.partitions_dir.absolute(),
+        "--out-dir": args.out_dir.absolute(),
+        "--metadata-filename": args.metadata_filename,
+        "--graph-formats": ",".join(args.graph_formats),
+        "--process-group-timeout": args.process_group_timeout,
+    }
+    if args.ip_config is not None:
+        named["--ip-config"] = args.ip_config.absolute()
+    switches = {
+        "--save-orig-nids": args.save_orig_nids,
+        "--save-orig-eids": args.save_orig_eids,
+        "--use-graphbolt": args.use_graphbolt,
+    }
+    flags = [text for name, value in named.items() for text in (name, str(value))]
+    return flags + [name for name, given in switches.items() if given]

@@ -1,0 +1,23 @@
+"""`python -m dglrun.commands.kill_leftovers FOLDER`: end what a broken mpirun has left on this worker.
+
+mpirun ends its ranks itself, and its daemons end them when mpirun is gone; this is for what neither
+reached. Ranks are known by the run folder in their environment.
+"""
+
+import sys
+from pathlib import Path
+
+from dglrun.agent import process_group
+from dglrun.contract import exitcodes
+
+
+def main(argv: list[str]) -> int:
+    """Kill what carries the folder in its environment; tell how many there were."""
+    ended = process_group.end_remains(Path(argv[0]))
+    if ended:
+        print(f"killed {len(ended)} processes that mpirun had left", flush=True)
+    return exitcodes.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

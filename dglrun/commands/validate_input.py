@@ -1,0 +1,46 @@
+"""`python -m dglrun.commands.validate_input`: is the chunked graph there, whole, and the one meant?"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dglrun.contract import exitcodes
+from dglrun.errors import DataError
+from dglrun.formats.chunked import check
+from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+
+
+def main(argv: list[str]) -> int:
+    """Examine; 0, or 65 with one line that says what is wrong."""
+    parser = argparse.ArgumentParser("dglrun.commands.validate_input", description=__doc__)
+    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--graph-name", required=True)
+    args = parser.parse_args(argv)
+    try:
+        graph = ChunkedGraph.load(args.in_dir, FILENAME)
+        require_name(graph, args.in_dir / FILENAME, args.graph_name)
+        check.check_counts(graph)
+        check.check_features(graph)
+    except DataError as error:
+        print(f"dglrun: {error}", file=sys.stderr)
+        return exitcodes.DATA
+    print(
+        f"{args.in_dir}: {graph.name}: {sum(graph.num_nodes)} nodes of {len(graph.ntypes)} types,"
+        f" {sum(graph.num_edges)} edges of {len(graph.etypes)} types",
+        flush=True,
+    )
+    return exitcodes.OK
+
+
+def require_name(graph: ChunkedGraph, path: Path, wanted: str) -> None:
+    """Compare the graph's name with --graph-name: the partition's JSON is called by it.
+
+    Raises:
+        DataError: they differ.
+    """
+    if graph.name != wanted:
+        raise DataError(f"{path}: graph_name: expected {wanted!r} as --graph-name says, got {graph.name!r}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""The shuffle-global ID of every node: as a whole table on each rank, or in shards.
+
+Inside one (part, type) the nodes keep the order of their original IDs, so an ID follows from counts
+alone and a rank can number its share of the nodes without the others' shares.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from dglrun.arrays import Array, Ints, group
+from dglrun.formats import assignment_shares
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.partition_book import Ranges
+from dglrun.mpi.collectives import Ranks, together
+
+WHOLE_TABLE_BYTES = 256 << 20
+"""A node table up to this size is kept whole on every rank; a larger one in shards."""
+_BLOCK = 4 << 20
+
+
+@dataclass(frozen=True)
+class NodeShare:
+    """A rank's contiguous stretch of the nodes of one type.
+
+    Attributes:
+        start: Original ID of its first node.
+        parts: Part of each node: uint8 or uint16.
+        before: Nodes of this type that lower ranks send to each part: int64, shape (parts,).
+    """
+
+    start: int
+    parts: Array
+    before: Ints
+
+    @property
+    def stop(self) -> int:
+        """Original ID after the last node."""
+        return self.start + len(self.parts)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The assignment as a rank knows it.
+
+    Attributes:
+        ranges: Ranges of all parts and types.
+        shares: This rank's stretch of each node type.
+        sent: int64, shape (ranks, parts, types): nodes in each rank's stretch by part and type.
+    """
+
+    ranges: Ranges
+    shares: tuple[NodeShare, ...]
+    sent: Ints
+
+
+class NodeMap(Protocol):
+    """Looks up shuffle-global IDs; every rank must call `find` equally often."""
+
+    def find(self, ntype: int, ids: Ints) -> Array:
+        """Shuffle-global IDs of type-wise original IDs; dtype of the ranges, same shape."""
+
+
+def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) -> Nodes:
+    """Read this rank's share of the assignment and agree on all ranges; collective.
+
+    Raises:
+        DataError: a file is missing, has the wrong number of lines or a line that is no part.
+    """
+    files = [assignment_shares.assignment_file(folder, ntype) for ntype in graph.ntypes]
+    parts = together(
+        ranks,
+        lambda: [assignment_shares.read_share(path, num_parts, ranks.rank, ranks.size) for path in files],
+    )
+    own = np.stack([assignment_shares.part_counts(found, num_parts) for found in parts], axis=1)
+    sent = np.stack(ranks.gather(own))
+    lines = sent.sum(axis=(0, 1)).tolist()
+    together(
+        ranks, lambda: list(map(assignment_shares.check_lines, files, graph.ntypes, lines, graph.num_nodes))
+    )
+    before = sent[: ranks.rank].sum(axis=0)
+    shares = tuple(
+        NodeShare(int(before[:, at].sum()), found, before[:, at]) for at, found in enumerate(parts)
+    )
+    return Nodes(Ranges(sent.sum(axis=0)), shares, sent)
+
+
+def node_map(nodes: Nodes, ranks: Ranks, limit: int = WHOLE_TABLE_BYTES) -> NodeMap:
+    """Number this rank's nodes and make the map; collective.
+
+    Args:
+        nodes: From `read_nodes`.
+        ranks: The processes.
+        limit: Bytes up to which every rank keeps the whole table.
+    """
+    tables = [_number(nodes, at) for at in range(len(nodes.shares))]
+    rows = nodes.sent.sum(axis=1)
+    if nodes.ranges.total * nodes.ranges.dtype.itemsize <= limit or ranks.size == 1:
+        return Whole([ranks.concatenate(table, rows[:, at].tolist()) for at, table in enumerate(tables)])
+    firsts = np.cumsum(rows, axis=0) - rows
+    return Sharded(tables, firsts, ranks)
+
+
+def _number(nodes: Nodes, ntype: int) -> Array:
+    """Shuffle-global IDs of this rank's nodes of a type."""
+    found = nodes.shares[ntype]
+    table = np.empty(len(found.parts), nodes.ranges.dtype)
+    following = nodes.ranges.starts[:, ntype] + found.before
+    for start in range(0, len(table), _BLOCK):
+        block = found.parts[start : start + _BLOCK]
+        order = group(block, nodes.ranges.parts)
+        for part, rows in order.runs():
+            table[start : start + _BLOCK][rows] = following[part] + np.arange(len(rows))
+            following[part] += len(rows)
+    return table
+
+
+class Whole:
+    """Every rank holds the whole table."""
+
+    def __init__(self, tables: Sequence[Array]) -> None:
+        self._tables = tables
+
+    def find(self, ntype: int, ids: Ints) -> Array:
+        """See `NodeMap.find`."""
+        return (
+            self._tables[ntype].take(ids, mode="clip") if len(ids) else ids.astype(self._tables[ntype].dtype)
+        )
+
+
+class Sharded:
+    """Each rank holds the table of its own stretch and answers the others' questions.
+
+    Attributes:
+        shards: Shuffle-global IDs of this rank's stretch of each type.
+        firsts: int64, shape (ranks, types): first original ID of each rank's stretch.
+    """
+
+    def __init__(self, shards: Sequence[Array], firsts: Ints, ranks: Ranks) -> None:
+        self.shards = shards
+        self.firsts = firsts
+        self._ranks = ranks
+
+    def find(self, ntype: int, ids: Ints) -> Array:
+        """See `NodeMap.find`."""
+        order = group(self._holders(ntype, ids), self._ranks.size)
+        asked = order.counts
+        answered = self._ranks.counts(asked.reshape(-1, 1)).ravel()
+        questions = self._ranks.exchange(ids[order.rows], asked.tolist(), answered.tolist())
+        answers = self.shards[ntype].take(questions - self.firsts[self._ranks.rank, ntype])
+        found = np.empty(len(ids), answers.dtype)
+        found[order.rows] = self._ranks.exchange(answers, answered.tolist(), asked.tolist())
+        return found
+
+    def _holders(self, ntype: int, ids: Ints) -> Array:
+        firsts = self.firsts[1:, ntype]
+        return np.searchsorted(firsts, ids, side="right").astype(np.uint16)

@@ -1,0 +1,113 @@
+"""The partition's JSON, and the small checks of what stands beside the data."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dglrun.dispatch import graphbolt
+from dglrun.errors import DataError
+from dglrun.formats.assignment import AssignmentMeta
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.dgl.partition_book import Ranges
+
+DISPATCH_NAME = "metadata.json"
+"""The name that DGL's own dispatch gives to the JSON."""
+
+
+def filenames(graph_name: str) -> tuple[str, ...]:
+    """The names of the JSON: `<graph>.json` as in jobs, and DGL's dispatch name beside it."""
+    return tuple(dict.fromkeys((f"{graph_name}.json", DISPATCH_NAME)))
+
+
+def partition_json(graph: ChunkedGraph, nodes: Ranges, edges: Ranges, meta: AssignmentMeta) -> dict[str, Any]:
+    """The JSON that `dgl.distributed.load_partition` reads (user guide 7.4).
+
+    `part_method` is the true method; `part_backend`, which DGL does not read, is what carried it out.
+    """
+    backend = meta.details.get("backend", meta.details.get("library"))
+    described = {
+        "graph_name": graph.name,
+        "num_nodes": nodes.total,
+        "num_edges": edges.total,
+        "part_method": meta.method,
+        "num_parts": nodes.parts,
+        "halo_hops": 1,
+        "node_map": nodes.json(graph.ntypes),
+        "edge_map": edges.json(graph.etypes),
+        "ntypes": {name: at for at, name in enumerate(graph.ntypes)},
+        "etypes": {name: at for at, name in enumerate(graph.etypes)},
+    } | {f"part-{part}": _part_files(part) for part in range(nodes.parts)}
+    return described | ({"part_backend": backend} if backend else {})
+
+
+def with_graphbolt(described: dict[str, Any]) -> dict[str, Any]:
+    """The JSON as dgl's own converter leaves it: GraphBolt's files beside the graphs."""
+    parts = {
+        key: value | {graphbolt.JSON_KEY: str(Path(value["part_graph"]).with_name(graphbolt.FILENAME))}
+        for key, value in described.items()
+        if key.startswith("part-")
+    }
+    return described | parts | graphbolt.DTYPES
+
+
+def _part_files(part: int) -> dict[str, str]:
+    return {
+        "node_feats": f"part{part}/node_feat.dgl",
+        "edge_feats": f"part{part}/edge_feat.dgl",
+        "part_graph": f"part{part}/graph.dgl",
+    }
+
+
+def write_json(path: Path, described: dict[str, Any], rank: int) -> None:
+    """Write the JSON whole; ranks that share the folder write the same bytes under their own draft."""
+    draft = path.with_name(f".{path.name}.{rank}")
+    draft.write_text(json.dumps(described, indent=4) + "\n")
+    draft.replace(path)
+
+
+def check_machines(ip_config: Path | None, parts: int) -> None:
+    """Compare the number of parts with the machines, as DGL's dispatch does; blank lines do not count.
+
+    Raises:
+        DataError: the file is missing or empty, or the parts are no multiple of its machines.
+    """
+    if ip_config is None:
+        return
+    try:
+        machines = sum(1 for line in ip_config.read_text().splitlines() if line.strip())
+    except OSError as error:
+        raise DataError(f"{ip_config}: cannot be read: {error.strerror}") from None
+    if not machines or parts % machines:
+        raise DataError(
+            f"{ip_config}: expected a number of machines that divides {parts} parts, got {machines}"
+        )
+
+
+def check_rows(
+    tables: Mapping[str, tuple[FileSpec, int]], index: Mapping[FileSpec, Sequence[FileIndex]]
+) -> None:
+    """Compare the rows of every table's files with the metadata.
+
+    Raises:
+        DataError: they differ; names the files with their rows.
+    """
+    for name, (spec, wanted) in tables.items():
+        if (got := sum(found.rows for found in index[spec])) != wanted:
+            shown = ", ".join(f"{found.path} {found.rows}" for found in index[spec])
+            raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
+
+
+def descriptions(folder: Path) -> list[Path]:
+    """The JSON files of a folder that describe parts; an earlier graph's would name parts of another."""
+    return [path for path in sorted(folder.glob("*.json")) if _describes_parts(path)]
+
+
+def _describes_parts(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "part-0" in found

@@ -1,0 +1,46 @@
+"""How a run can end badly: the user's fault or the world's, always with a message and an exit code."""
+
+from dglrun.contract import exitcodes
+
+
+class RunError(Exception):
+    """The run has failed.
+
+    Attributes:
+        code: Exit code of dglrun (dglrun.contract.exitcodes, or a process's own).
+        words: Last words of what failed; may have many lines.
+    """
+
+    def __init__(self, message: str, code: int, words: str = "") -> None:
+        super().__init__(message)
+        self.code, self.words = code, words
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGINT came; not an Exception, so that nothing on the way takes it for a failure of its own.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class DataError(ValueError):
+    """The user's data is wrong: the message says what, where (file, line or row), expected and got."""
+
+    exit_code = exitcodes.DATA
+
+
+class BackendMissingError(RuntimeError):
+    """The back end that was asked for is not installed; the message says what to install."""
+
+    exit_code = exitcodes.UNAVAILABLE
+
+
+class BackendFailedError(RuntimeError):
+    """The back end ran and gave no partition; the message has its own code."""
+
+    exit_code = exitcodes.SOFTWARE

@@ -1,0 +1,171 @@
+"""The assignment's files: `<ntype>.txt`, line i = part of node i, and partition_meta.json.
+
+They appear under their names only when all of them are whole, partition_meta.json last.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dglrun.arrays import Array
+from dglrun.errors import DataError
+from dglrun.formats.chunked import csvfile, read
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.table import CSV, FileSpec
+
+Parts = npt.NDArray[np.uint16]
+
+META = "partition_meta.json"
+VERSION = "1.0.0"
+MAX_PARTS = 1 << 15
+BLOCK_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class AssignmentMeta:
+    """What partition_meta.json says.
+
+    Attributes:
+        num_parts: Number of parts.
+        method: `random`, `metis`, `zoltan`, `parmetis`, `pm_dglpart` or `user`.
+        details: Further keys: library, seed, ranks, balance, edgeCut, ... (docs/reference/partition.md).
+    """
+
+    num_parts: int
+    method: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; `algo_name` has one of the two values that DGL's loader accepts."""
+        algo = "random" if self.method == "random" else "metis"
+        return {
+            "version": VERSION,
+            "num_parts": self.num_parts,
+            "algo_name": algo,
+            "method": self.method,
+            **self.details,
+        }
+
+
+def lines(parts: Array, num_parts: int) -> bytes:
+    """Part numbers as text, one on each line."""
+    table = np.array([f"{part}\n".encode() for part in range(num_parts)])
+    letters = table[parts].view(np.uint8)
+    return bytes(letters[letters != 0])
+
+
+@contextmanager
+def publishing(folder: Path, ntypes: Iterable[str], meta: AssignmentMeta) -> Iterator[dict[str, Path]]:
+    """Give the drafts to write for each node type; at a good end they get their names, else they go.
+
+    Args:
+        folder: The assignment's folder; made if absent. An older assignment in it is replaced.
+        ntypes: Node types.
+        meta: Written last.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    drafts = {ntype: folder / f"{ntype}.txt.partial" for ntype in ntypes}
+    try:
+        for draft in drafts.values():
+            draft.write_bytes(b"")
+        yield drafts
+        publish(folder, drafts, meta)
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+
+
+def publish(folder: Path, drafts: Mapping[str, Path], meta: AssignmentMeta) -> None:
+    """Give whole drafts their names; the metadata goes away first and comes back last."""
+    (folder / META).unlink(missing_ok=True)
+    for ntype, draft in drafts.items():
+        draft.replace(folder / f"{ntype}.txt")
+    draft = folder / (META + ".partial")
+    draft.write_text(json.dumps(meta.to_json(), indent=1) + "\n")
+    draft.replace(folder / META)
+
+
+def write(folder: Path, graph: ChunkedGraph, parts: Mapping[str, Parts], meta: AssignmentMeta) -> None:
+    """Write a whole assignment.
+
+    Args:
+        folder: Where.
+        graph: Whose node types and counts.
+        parts: Part of each node by node type, shape (nodes of the type,).
+        meta: The metadata.
+    """
+    with publishing(folder, graph.ntypes, meta) as drafts:
+        for ntype, draft in drafts.items():
+            with draft.open("wb") as file:
+                for at in range(0, len(parts[ntype]), BLOCK_ROWS):
+                    file.write(lines(parts[ntype][at : at + BLOCK_ROWS], meta.num_parts))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def load_meta(folder: Path) -> AssignmentMeta:
+    """Read partition_meta.json, ours or DGL's.
+
+    Raises:
+        DataError: it is missing, no JSON object, or without a usable number of parts.
+    """
+    path = folder / META
+    try:
+        raw = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: is not JSON: {error}") from None
+    parts = raw.get("num_parts") if isinstance(raw, dict) else None
+    if not isinstance(parts, int) or isinstance(parts, bool) or not 0 < parts <= MAX_PARTS:
+        raise DataError(f"{path}: num_parts: expected a number from 1 to {MAX_PARTS}, got {parts!r}")
+    known = {"version", "num_parts", "algo_name", "method"}
+    details = {key: value for key, value in raw.items() if key not in known}
+    return AssignmentMeta(parts, str(raw.get("method") or raw.get("algo_name")), details)
+
+
+def load_parts(path: Path, num_nodes: int, num_parts: int) -> Parts:
+    """Read one `<ntype>.txt`.
+
+    Args:
+        path: The file.
+        num_nodes: Lines that it must have.
+        num_parts: Every line is below.
+
+    Returns:
+        uint16, shape (num_nodes,).
+
+    Raises:
+        DataError: missing, another number of lines, a line that is no part; names file and line.
+    """
+    spec = FileSpec(CSV, (path,))
+    index = read.index_file(path, spec)
+    if index.rows != num_nodes:
+        raise DataError(f"{path}: expected {num_nodes} lines, one for each node, got {index.rows}")
+    found, at = np.empty(num_nodes, np.uint16), 0
+    for (block,) in csvfile.blocks(index, spec, ("int64",), 0, num_nodes, BLOCK_ROWS):
+        wrong = np.flatnonzero((block < 0) | (block >= num_parts))
+        if len(wrong):
+            where = f"{path}: line {at + int(wrong[0]) + 1}"
+            raise DataError(f"{where}: expected a part from 0 to {num_parts - 1}, got {block[wrong[0]]}")
+        found[at : at + len(block)] = block
+        at += len(block)
+    return found
+
+
+def load(folder: Path, graph: ChunkedGraph) -> tuple[AssignmentMeta, dict[str, Parts]]:
+    """Read and check a whole assignment of this graph.
+
+    Raises:
+        DataError: a file is missing or does not fit the graph.
+    """
+    meta = load_meta(folder)
+    pairs = zip(graph.ntypes, graph.num_nodes, strict=True)
+    return meta, {ntype: load_parts(folder / f"{ntype}.txt", count, meta.num_parts) for ntype, count in pairs}

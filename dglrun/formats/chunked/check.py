@@ -1,0 +1,43 @@
+"""Does a chunked graph agree with its files? Asked before anything is written."""
+
+from dglrun.errors import DataError
+from dglrun.formats.chunked import read
+from dglrun.formats.chunked.metadata import ChunkedGraph
+
+
+def check_counts(graph: ChunkedGraph) -> None:
+    """Compare the counts of the metadata with the rows of the files.
+
+    Reads headers and footers; csv files are read through once (their index is kept for later).
+
+    Raises:
+        DataError: a table has another number of rows than its type has nodes or edges.
+    """
+    for name, (spec, wanted) in graph.tables().items():
+        if (got := sum(rows := read.row_counts(spec))) != wanted:
+            files = ", ".join(f"{path} {count}" for path, count in zip(spec.paths, rows, strict=True))
+            raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({files})")
+
+
+def check_features(graph: ChunkedGraph) -> None:
+    """Compare dtype and shape over the files of each feature, by their headers.
+
+    Raises:
+        DataError: they differ, or DGL cannot hold them.
+    """
+    for features in (*graph.node_data.values(), *graph.edge_data.values()):
+        for spec in features.values():
+            read.feature_info(spec)
+
+
+def check_ids(graph: ChunkedGraph, block_rows: int = read.BLOCK_ROWS) -> None:
+    """Read all edges and check that their ends exist.
+
+    Raises:
+        DataError: a bad row or an ID out of range; names file and line.
+    """
+    for at, etype in enumerate(graph.etypes):
+        src, dst = graph.ends(etype)
+        limits = graph.num_nodes[src], graph.num_nodes[dst]
+        for _ in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[at], block_rows, limits=limits):
+            pass

@@ -1,0 +1,23 @@
+"""How many rows a file has, and where to seek for one of them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from dglrun.arrays import Ints
+
+
+@dataclass(frozen=True)
+class FileIndex:
+    """One file of a table; small, so that ranks can share what one of them counted.
+
+    Attributes:
+        path: The file.
+        rows: Number of rows.
+        before: csv only: line ends before each step of `csvfile.STEP` bytes, int64, shape (steps,).
+    """
+
+    path: Path
+    rows: int
+    before: Ints = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -1,0 +1,27 @@
+"""A table of a chunked graph: which files hold its rows, and in which format."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+CSV, NUMPY, PARQUET = "csv", "numpy", "parquet"
+FORMATS = (CSV, NUMPY, PARQUET)
+FEATURE_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
+"""What DGL holds as a feature."""
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """A table in files: its rows are those of the files one after another, in this order.
+
+    Attributes:
+        format: `csv`, `numpy` or `parquet`.
+        paths: Absolute paths of the files; none is legal where the table has no rows.
+        delimiter: One character between the columns of a csv file (DGL's tools: always a blank); without
+            meaning elsewhere.
+        dtype: numpy name of the values of csv features (our extension); None: inferred.
+    """
+
+    format: str
+    paths: tuple[Path, ...]
+    delimiter: str = " "
+    dtype: str | None = None

@@ -1,0 +1,68 @@
+"""What a distributed back end is asked, and the interface they share."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dglrun.arrays import Ints
+from dglrun.errors import DataError
+from dglrun.partitioning.csr import Csr
+from dglrun.partitioning.weights import Floats, Weights
+
+INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One rank's share of a graph to partition.
+
+    Attributes:
+        starts: First row of each rank and, last, the number of rows; int64, shape (ranks + 1,).
+        rows: This rank's rows.
+        weights: Vertex weights, int64, shape (rows, constraints).
+        bounds: Load allowed in a part over the mean, float32, shape (constraints,).
+        num_parts: Parts.
+        seed: Seed of the back end.
+    """
+
+    starts: Ints
+    rows: Csr
+    weights: Weights
+    bounds: Floats
+    num_parts: int
+    seed: int
+
+
+class Backend(Protocol):
+    """A distributed partitioner.
+
+    Attributes:
+        name: Its name for users.
+        library: File name of the library that was loaded.
+        single: Whether it takes one weight only.
+    """
+
+    name: str
+    library: str
+    single: bool
+
+    def partition(self, comm: Any, problem: Problem) -> npt.NDArray[np.int32]:
+        """Part of each row of this rank; collective."""
+        ...
+
+
+def refuse_overflow(comm: Any, name: str, problem: Problem) -> None:
+    """Stop before a library with 32-bit counters overflows.
+
+    Raises:
+        DataError: too many half-edges on a rank, or weight in all.
+    """
+    largest = max(int(problem.rows.xadj[-1]), int(problem.starts[-1]))
+    weight = int(comm.allreduce(problem.weights.sum(axis=0)).max())
+    if max(worst := max(comm.allgather(largest)), weight) > INT32_MAX:
+        raise DataError(
+            f"back end {name} counts in 32 bits, at most {INT32_MAX}; here a rank has {worst} half-edges and "
+            f"the weights sum to {weight}: take more ranks, or leave edges out of --balance"
+        )

@@ -1,0 +1,28 @@
+"""ctypes and MPI: addresses of arrays, communicators."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from dglrun.arrays import Array
+
+
+def at(array: Array) -> ctypes.c_void_p:
+    """The address of an array's first item."""
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def comm_pointer(comm: Any) -> Any:
+    """The communicator as C has it: a pointer in Open MPI, an int in MPICH; mpi4py knows its size."""
+    wide = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
+    return (ctypes.c_void_p if wide else ctypes.c_int).from_address(MPI._addressof(comm))
+
+
+def view(address: int | None, count: int, dtype: Any) -> Array:
+    """A writable view of `count` items that a library owns."""
+    if not address or count == 0:
+        return np.empty(0, dtype)
+    memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
+    return np.asarray(np.frombuffer(memoryview(memory), dtype))

@@ -1,0 +1,58 @@
+"""ParMETIS by ctypes: distributed multi-constraint k-way partitioning.
+
+ParMETIS is not free software and is never part of this project: whoever accepts its licence installs
+the library (Debian's non-free libparmetis4.0), and this module finds it.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dglrun.errors import BackendFailedError
+from dglrun.partitioning import metis
+from dglrun.partitioning.distributed import backend as problems
+from dglrun.partitioning.distributed import libraries
+from dglrun.partitioning.distributed.ctypes_mpi import at, comm_pointer
+
+WEIGHTS_ON_VERTICES = 2
+OK = 1
+
+
+class ParMetis:
+    """The loaded library."""
+
+    name = "parmetis"
+    single = False
+
+    def __init__(self) -> None:
+        self.library, self._dll = libraries.load(self.name)
+        self._idx = metis.integer_width(self._dll)
+
+    def partition(self, comm: Any, problem: problems.Problem) -> npt.NDArray[np.int32]:
+        """Run ParMETIS_V3_PartKway with one weight for each constraint.
+
+        Raises:
+            DataError: the graph overflows the library's 32-bit numbers.
+            BackendFailedError: the library returned an error.
+        """
+        idx, rows = self._idx, problem.rows
+        if idx is np.int32:
+            problems.refuse_overflow(comm, self.name, problem)
+        graph = [
+            np.ascontiguousarray(a, idx) for a in (problem.starts, rows.xadj, rows.adjncy, problem.weights)
+        ]
+        numbers = [
+            np.array([n], idx) for n in (WEIGHTS_ON_VERTICES, 0, len(problem.bounds), problem.num_parts)
+        ]
+        targets = np.full(len(problem.bounds) * problem.num_parts, 1 / problem.num_parts, np.float32)
+        options, cut = np.array([1, 0, problem.seed], idx), np.zeros(1, idx)
+        part, handle = np.zeros(len(rows.xadj) - 1, idx), comm_pointer(comm)
+        rc = self._dll.ParMETIS_V3_PartKway(
+            *map(at, graph), None, *map(at, numbers), at(targets), at(problem.bounds), at(options), at(cut),
+            at(part), ctypes.byref(handle),
+        )  # fmt: skip
+        if rc != OK:
+            raise BackendFailedError(f"ParMETIS_V3_PartKway returned {rc} on rank {comm.rank}")
+        return part.astype(np.int32)

@@ -1,0 +1,162 @@
+"""What each rank of the partition job runs."""
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from dglrun.errors import BackendFailedError, DataError
+from dglrun.formats.assignment import AssignmentMeta, Parts
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.id_map import IdMap
+from dglrun.mpi.messages import AgreedError, together
+from dglrun.partitioning import weights
+from dglrun.partitioning.csr import MAX_NODES
+from dglrun.partitioning.distributed import distributed_csr, edge_cut, gather_assignment, parmetis, zoltan
+from dglrun.partitioning.distributed.backend import Backend, Problem
+from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmetis": parmetis.ParMetis}
+BLOCK_ROWS = 1 << 19
+
+
+def main(argv: list[str]) -> int:
+    """Partition a chunked graph; called by every rank with the same arguments.
+
+    Returns:
+        0; every error ends all ranks with its exit code, the message comes from one of them.
+    """
+    comm = MPI.COMM_WORLD
+    try:
+        run(comm, _arguments(argv))
+    except AgreedError as error:
+        if comm.rank == 0:
+            print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
+        comm.Barrier()  # the message is out before the first rank that leaves ends the others
+        return error.exit_code
+    except (DataError, BackendFailedError) as error:
+        print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
+        comm.Abort(error.exit_code)
+    return 0
+
+
+def run(comm: Any, args: argparse.Namespace) -> None:
+    """Read, partition, score, write.
+
+    Raises:
+        AgreedError: bad input, or no such library, on any rank.
+        DataError: the graph overflows the back end's numbers.
+        BackendFailedError: the library failed.
+    """
+    clock = _Clock()
+    backend = together(comm, BACKENDS[args.backend])
+    graph = together(comm, lambda: _graph(args))
+    nodes = Cyclic.of(sum(graph.num_nodes), comm.size)
+    rows = distributed_csr.rows(comm, graph, nodes, args.block_rows)
+    clock.lap("load")
+    owners = comm.Split(0 if comm.rank < nodes.owners else 1, comm.rank)
+    parts, details = np.zeros(0, np.uint16), {}
+    if comm.rank < nodes.owners:
+        types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(comm.rank))[0]
+        problem = pose(owners, backend, graph, rows, types, args)
+        parts = _partition(owners, backend, problem)
+        clock.lap("partition")
+        shape = len(graph.ntypes), args.num_parts
+        details = edge_cut.score(owners, nodes.starts, rows, types, parts, shape).details(graph.ntypes)
+        clock.lap("score")
+    meta = AssignmentMeta(args.num_parts, backend.name, _details(backend, comm, args) | comm.bcast(details))
+    gather_assignment.write(comm, args.out_dir, graph, nodes, parts, meta)
+    clock.lap("write")
+    _tell(comm, clock)
+
+
+def _graph(args: argparse.Namespace) -> ChunkedGraph:
+    graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
+    if not 0 < (nodes := sum(graph.num_nodes)) < MAX_NODES:
+        raise DataError(f"{graph.name}: expected 1 to {MAX_NODES - 1} nodes, got {nodes}")
+    return graph
+
+
+def pose(
+    comm: Any, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
+) -> Problem:
+    """The problem with its weights: columns and bounds are agreed on by all ranks."""
+    balance = weights.Balance.parse(args.balance.split(","))
+    if backend.single:
+        loads = weights.single(rows.in_degree, balance)
+    else:
+        columns = weights.type_columns(graph.num_nodes, balance)
+        loads = weights.multi(columns, types, rows.in_degree, balance)
+    totals = comm.allreduce(loads.sum(axis=0))
+    # MPI.MAX compares objects as a whole, which arrays of several columns are not made for.
+    largest = np.max(comm.allgather(loads.max(axis=0, initial=0)), axis=0)
+    bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
+    starts = Cyclic.of(sum(graph.num_nodes), comm.size).starts
+    loads = weights.without_empty(loads, totals)
+    return Problem(starts, rows, loads, bounds[totals > 0], args.num_parts, args.seed)
+
+
+def _partition(comm: Any, backend: Backend, problem: Problem) -> Parts:
+    """Call the back end, unless there is nothing to decide: libraries divide by zero where no edge is."""
+    rows = len(problem.rows.xadj) - 1
+    if problem.num_parts == 1 or comm.allreduce(len(problem.rows.adjncy)) == 0:
+        first = int(problem.starts[comm.rank])
+        return (np.arange(first, first + rows) % problem.num_parts).astype(np.uint16)
+    return backend.partition(comm, problem).astype(np.uint16)
+
+
+def _details(backend: Backend, comm: Any, args: argparse.Namespace) -> dict[str, Any]:
+    balance = sorted(set(args.balance.split(",")))
+    return {
+        "library": backend.library,
+        "mpi": MPI.Get_library_version().split(",")[0],
+        "ranks": comm.size,
+        "seed": args.seed,
+        "balance": [word for word in balance if not (backend.single and word == "types")],
+        "imbalance": args.imbalance,
+    }
+
+
+class _Clock:
+    """Seconds of each stage on this rank."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, tuple[float, float]] = {}
+        self._last = time.monotonic(), time.process_time()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic(), time.process_time()
+        self.laps[name] = now[0] - self._last[0], now[1] - self._last[1]
+        self._last = now
+
+
+def _tell(comm: Any, clock: _Clock) -> None:
+    """One line for each stage: wall seconds of the slowest rank, CPU seconds of all; and the peak memory."""
+    every = comm.gather(clock.laps)
+    peaks = comm.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    for name in clock.laps if comm.rank == 0 else ():
+        laps = [laps[name] for laps in every if name in laps]
+        wall, cpu = max(lap[0] for lap in laps), sum(lap[1] for lap in laps)
+        print(f"dglrun partition: {name} {wall:.2f} s, {cpu:.2f} CPU s on {len(laps)} ranks", flush=True)
+    if comm.rank == 0:
+        print(f"dglrun partition: peak memory {max(peaks):.0f} MiB on the largest rank", flush=True)
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m mpi4py -m dglrun.commands.partition_rank")
+    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--metadata-filename", required=True)
+    parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--backend", choices=tuple(BACKENDS), required=True)
+    parser.add_argument("--num-parts", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--balance", required=True)
+    parser.add_argument("--imbalance", type=float, required=True)
+    parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS)
+    return parser.parse_args(argv)

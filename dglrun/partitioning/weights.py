@@ -1,0 +1,109 @@
+"""What a partitioner has to balance, as columns of vertex weights (user guide 7.4, "Load balancing").
+
+On power-law graphs a low cut at even node counts puts nearly all edges into one part, so edges are
+balanced by default, by the in-degree: an edge lies with its destination.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dglrun.arrays import Array, Ints
+
+Weights = Ints
+"""Shape (nodes, constraints)."""
+Floats = npt.NDArray[np.float32]
+
+MAX_CONSTRAINTS = 16
+"""Columns given to a back end at most; ParMETIS is compiled for 32."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What to balance beside the number of nodes.
+
+    Attributes:
+        types: The nodes of every type for themselves.
+        edges: The edges (in-degrees).
+    """
+
+    types: bool = True
+    edges: bool = True
+
+    @staticmethod
+    def parse(words: Iterable[str]) -> "Balance":
+        """Read `nodes`, `types` and `edges`.
+
+        Raises:
+            ValueError: another word.
+        """
+        found = set(words)
+        if unknown := found - {"nodes", "types", "edges"}:
+            raise ValueError(f"expected nodes, types or edges, got {sorted(unknown)[0]!r}")
+        return Balance("types" in found, "edges" in found)
+
+
+def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
+    """The weight column of each node type; types without nodes have none of their own (column 0).
+
+    With more types than columns the smallest types share the last one.
+    """
+    sizes = np.array(list(num_nodes), np.int64)
+    columns = np.zeros(len(sizes), np.int64)
+    if not balance.types:
+        return columns
+    room = MAX_CONSTRAINTS - balance.edges
+    order = [kind for kind in np.argsort(-sizes, kind="stable") if sizes[kind]]
+    for column, kind in enumerate(order):
+        columns[kind] = min(column, room - 1)
+    return columns
+
+
+def multi(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weights:
+    """One-hot columns by node type, and the in-degree as the last column.
+
+    Args:
+        columns: From `type_columns`.
+        types: Type ID of each node.
+        in_degree: Input edges that end in each node.
+        balance: What to balance.
+
+    Returns:
+        int64, shape (nodes, constraints).
+    """
+    hot = int(columns.max(initial=0)) + 1
+    found = np.zeros((len(types), hot + balance.edges), np.int64)
+    found[np.arange(len(types)), columns[types]] = 1
+    if balance.edges:
+        found[:, -1] = in_degree
+    return found
+
+
+def single(in_degree: Ints, balance: Balance) -> Weights:
+    """One weight for each node, for back ends that know no more: 1, plus the in-degree for edges."""
+    return (1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)).reshape(-1, 1)
+
+
+def without_empty(weights: Weights, totals: Ints) -> Weights:
+    """Drop the columns whose total over all ranks is 0 (no edges at all); a back end would divide by it."""
+    kept: Array = weights[:, totals > 0]
+    return kept
+
+
+def tolerances(totals: Ints, largest: Ints, num_parts: int, imbalance: float) -> Floats:
+    """Load allowed in a part over the mean load, for each column.
+
+    Where one node alone is heavier, or a type has fewer nodes than parts, `imbalance` cannot be reached;
+    the bound is then what the heaviest node and the mean together need.
+
+    Args:
+        totals: Sum of each column over all nodes.
+        largest: Largest weight in each column.
+        num_parts: Parts.
+        imbalance: The bound asked for, 1.05 for five per cent.
+    """
+    mean = totals / num_parts
+    heavy = np.where(largest > 0.02 * mean, largest / np.maximum(mean, 1e-9), 0.0)
+    return np.asarray(np.maximum(imbalance, 1.0 + heavy), np.float32)

@@ -1,0 +1,135 @@
+"""The wait itself: read the file, follow its pods, end when they are as they must be."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from queue import Empty
+
+from dglrun.contract import exitcodes
+from dglrun.contract.hostfile import Host, HostfileError, parse_hosts
+from dglrun.kube.errors import ApiError, Forbidden
+from dglrun.pod_waiter.config import Config
+from dglrun.pod_waiter.follow import Followers, News
+from dglrun.pod_waiter.pod_state import Sight, after, refused
+from dglrun.pod_waiter.wait_status import Roll
+
+POLL_SECONDS = 0.1
+"""The kubelet renames a new version of the file into place; looking again is the portable way to see it."""
+HEARTBEAT_SECONDS = 60.0
+FORBIDDEN_SECONDS = 15.0
+"""A Role that is created after its pods is there within seconds; what lasts longer is told."""
+
+
+class WaitError(Exception):
+    """The wait cannot end well.
+
+    Attributes:
+        code: Exit code of the process.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def wait(config: Config, followers: Followers, say: Callable[[str], None]) -> None:
+    """Return when every line of the file stands for a pod that is ready (or finished).
+
+    Args:
+        config: What is waited for.
+        followers: Bring the news of the pods.
+        say: Takes progress lines.
+
+    Raises:
+        WaitError: a pod is lost, a deadline passed, the file is malformed, or the API server was
+            out of reach for too long.
+    """
+    start = time.monotonic()
+    roll = Roll(config.mode, config.expected)
+    speaker = _Speaker(say, start)
+    while not roll.is_complete:
+        roll = replace(roll, hosts=_hosts(config))
+        for host in roll.hosts if roll.is_whole else ():
+            followers.add(host.name)
+        roll = _hear(roll, followers)
+        if roll.lost:
+            raise WaitError(exitcodes.LOST, "; ".join(roll.lost))
+        speaker.speak(roll)
+        _check_deadlines(config, roll, time.monotonic() - start)
+
+
+def _hosts(config: Config) -> tuple[Host, ...]:
+    """The file's lines as they are now; none while it is not there."""
+    try:
+        hosts = parse_hosts(config.file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (HostfileError, OSError, UnicodeDecodeError) as error:
+        raise WaitError(exitcodes.DATA, f"{config.file}: {error}") from error
+    if config.expected is not None and len(hosts) > config.expected:
+        raise WaitError(
+            exitcodes.DATA, f"{config.file}: expected {config.expected} lines, found {len(hosts)}"
+        )
+    return hosts
+
+
+def _hear(roll: Roll, followers: Followers) -> Roll:
+    """Take all news there are; wait a moment when there are none."""
+    sights = dict(roll.sights)
+    try:
+        news = followers.news.get(timeout=POLL_SECONDS)
+        while True:
+            sights[news.name] = _sight(roll, sights, news)
+            news = followers.news.get_nowait()
+    except Empty:
+        return replace(roll, sights=sights)
+
+
+def _sight(roll: Roll, sights: dict[str, Sight], news: News) -> Sight:
+    known = sights.get(news.name, Sight())
+    if isinstance(news.look, Forbidden):
+        return refused(known, str(news.look))
+    if isinstance(news.look, ApiError):
+        raise WaitError(exitcodes.UNAVAILABLE, f"cannot watch pod {news.name}: {news.look}")
+    return after(known, news.look, roll.mode)
+
+
+def _check_deadlines(config: Config, roll: Roll, seconds: float) -> None:
+    if roll.is_complete:
+        return
+    if config.timeout is not None and seconds > config.timeout:
+        raise WaitError(exitcodes.TIMEOUT, f"not done after {config.timeout:.0f} s: {roll.waiting()}")
+    if config.appear_timeout is not None and seconds > config.appear_timeout and not roll.all_seen:
+        raise WaitError(
+            exitcodes.TIMEOUT,
+            f"not all pods appeared within {config.appear_timeout:.0f} s: {roll.waiting()}",
+        )
+
+
+class _Speaker:
+    """Says something when something changed, and once a minute who is waited for and what is forbidden."""
+
+    def __init__(self, say: Callable[[str], None], now: float) -> None:
+        self._say = say
+        self._last = ""
+        self._spoken = now
+        self._tell_refusals_at: float | None = None
+
+    def speak(self, roll: Roll) -> None:
+        now = time.monotonic()
+        if roll.progress() != self._last:
+            self._last, self._spoken = roll.progress(), now
+            self._say(self._last)
+        elif now - self._spoken > HEARTBEAT_SECONDS:
+            self._spoken = now
+            self._say(roll.waiting())
+        self._speak_of_refusals(roll, now)
+
+    def _speak_of_refusals(self, roll: Roll, now: float) -> None:
+        if not roll.forbidden:
+            self._tell_refusals_at = None
+        elif self._tell_refusals_at is None:
+            self._tell_refusals_at = now + FORBIDDEN_SECONDS
+        elif now >= self._tell_refusals_at:
+            self._tell_refusals_at = now + HEARTBEAT_SECONDS
+            self._say(roll.refusals())

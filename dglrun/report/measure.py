@@ -1,0 +1,150 @@
+"""Counts of a partition folder, whoever made it, and the numbers that summarise them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dglrun.arrays import Ints
+from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
+from dglrun.formats.dgl.folder import PartitionFolder
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What was counted; all arrays int64, the first axis counts parts.
+
+    Attributes:
+        folder: The partition.
+        backend: The program or library that assigned the nodes; None: unknown.
+        cut: Edges whose source another part owns, shape (parts, edge types).
+        halo: Copies of other parts' nodes, shape (parts, node types).
+        train: Training nodes, shape (parts, node types); None: the folder has no such mask.
+    """
+
+    folder: PartitionFolder
+    backend: str | None
+    cut: Ints
+    halo: Ints
+    train: Ints | None
+
+    @property
+    def edge_cut(self) -> float:
+        """Cut edges over all edges; 0 without edges."""
+        return _ratio(int(self.cut.sum()), self.folder.edges.total)
+
+    @property
+    def halo_share(self) -> float:
+        """Halo nodes over all nodes in the parts' files; 0 without nodes."""
+        halo = int(self.halo.sum())
+        return _ratio(halo, halo + self.folder.nodes.total)
+
+
+def measure(
+    folder: PartitionFolder, train_mask: str = "train_mask", parts: Iterable[int] | None = None
+) -> Quality:
+    """Count; streams the edges and the masks.
+
+    Args:
+        folder: The partition.
+        train_mask: Node feature whose non-zero rows are training nodes.
+        parts: Count only these, the rows of others are 0; None: all.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    shape = folder.parts, len(folder.ntypes)
+    cut = np.zeros((folder.parts, len(folder.etypes)), np.int64)
+    halo, train = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    masked = False
+    for part in range(folder.parts) if parts is None else parts:
+        cut[part], halo[part] = _count(folder, part)
+        for at, ntype in enumerate(folder.ntypes):
+            mask = folder.features(part, "node").get(f"{ntype}/{train_mask}")
+            if mask is not None:
+                masked = True
+                train[part, at] = sum(int(np.count_nonzero(rows)) for _, rows in mask.blocks(BLOCK))
+    return Quality(folder, _backend(folder), cut, halo, train if masked else None)
+
+
+def _count(folder: PartitionFolder, part: int) -> tuple[Ints, Ints]:
+    """Cut edges by edge type and halo nodes by node type of one part."""
+    graph = folder.graph(part)
+    inner = int(folder.nodes.counts[part].sum())
+    ends = np.cumsum(folder.edges.counts[part])
+    cut = np.zeros(len(ends), np.int64)
+    for block in edge_blocks(graph):
+        crossing = block.edges[(block.src >= inner) & (block.edges < ends[-1])]
+        cut += np.bincount(np.searchsorted(ends, crossing, side="right"), minlength=len(ends))
+    ids = graph.node_fields["_ID"].rows(inner, graph.num_nodes)
+    return cut, np.bincount(folder.nodes.types_of(ids), minlength=len(folder.ntypes))
+
+
+def _backend(folder: PartitionFolder) -> str | None:
+    found = json.loads(folder.path.read_bytes()).get("part_backend")
+    return None if found is None else str(found)
+
+
+def balance(loads: Ints) -> float:
+    """Largest load over the mean load; 1 is even, and stands for no load at all."""
+    total = int(loads.sum())
+    return int(loads.max()) * len(loads) / total if total else 1.0
+
+
+def status(quality: Quality) -> dict[str, Any]:
+    """The JSON of the report ConfigMap's key partition.json: `status.partition`, and the details by type."""
+    folder = quality.folder
+    found: dict[str, Any] = {
+        "method": folder.method,
+        "numParts": folder.parts,
+        "numNodes": folder.nodes.total,
+        "numEdges": folder.edges.total,
+        "edgeCut": percent(quality.edge_cut),
+        "nodeBalance": f"{balance(folder.nodes.counts.sum(axis=1)):.2f}",
+        "edgeBalance": f"{balance(folder.edges.counts.sum(axis=1)):.2f}",
+        "haloShare": percent(quality.halo_share),
+    }
+    if quality.backend is not None:
+        found["backend"] = quality.backend
+    if quality.train is not None:
+        found["trainNodeBalance"] = f"{balance(quality.train.sum(axis=1)):.2f}"
+    return found | {"nodeTypes": _node_types(quality), "edgeTypes": _edge_types(quality)}
+
+
+def _node_types(quality: Quality) -> dict[str, Any]:
+    found = {}
+    for at, ntype in enumerate(quality.folder.ntypes):
+        counts = quality.folder.nodes.counts[:, at]
+        found[ntype] = {
+            "nodes": counts.tolist(),
+            "balance": f"{balance(counts):.2f}",
+            "halo": quality.halo[:, at].tolist(),
+        }
+        if quality.train is not None and quality.train[:, at].any():
+            found[ntype]["trainNodes"] = quality.train[:, at].tolist()
+            found[ntype]["trainNodeBalance"] = f"{balance(quality.train[:, at]):.2f}"
+    return found
+
+
+def _edge_types(quality: Quality) -> dict[str, Any]:
+    found = {}
+    for at, etype in enumerate(quality.folder.etypes):
+        counts, cut = quality.folder.edges.counts[:, at], quality.cut[:, at]
+        found[etype] = {
+            "edges": counts.tolist(),
+            "balance": f"{balance(counts):.2f}",
+            "cut": cut.tolist(),
+            "edgeCut": percent(_ratio(int(cut.sum()), int(counts.sum()))),
+        }
+    return found
+
+
+def percent(share: float) -> str:
+    """A share as the status shows it, such as 12.3%."""
+    return f"{100 * share:.1f}%"
+
+
+def _ratio(some: int, whole: int) -> float:
+    return some / whole if whole else 0.0

@@ -1,0 +1,191 @@
+"""Copies between pods by `kubectl exec`: checksummed, all or nothing, taken up again when the world fails."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, TypeVar
+
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.kubectl import is_trouble
+from dglrun.transfer.streams import Streams
+from dglrun.transfer.tar_stream import STAGING, SUMS, Item, Packed, PackError, pack, unpack
+
+ATTEMPTS = 3
+"""How often a copy is begun that did not arrive whole."""
+STALL_SECONDS = 60.0
+"""A stream that takes no byte for so long is given up."""
+BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+RECEIVE = (
+    "sh",
+    "-c",
+    f"""set -u
+mkdir -p -- "$1" && cd -- "$1" || {{ echo "cannot write to $1"; exit {exitcodes.IO}; }}
+target=$(pwd); shift
+staging=$target/{STAGING}.$$
+fail() {{ echo "$1"; cd "$target"; rm -rf -- "$staging"; exit {exitcodes.IO}; }}
+rm -rf -- "$target"/{STAGING}.* && mkdir -- "$staging" || fail "cannot write to $target"
+echo ready
+tar -x -o -f - -C "$staging" || fail "no checksum could be taken: tar could not unpack the stream"
+cd -- "$staging" || fail "cannot enter $staging"
+sha256sum -c {SUMS} >.dglrun-check 2>&1 || fail "checksum differs: $(grep -v ': OK$' .dglrun-check)"
+echo "sums $(sha256sum <{SUMS})"
+cd "$target"
+for entry; do rm -rf -- "$target/$entry" || fail "cannot replace $target/$entry"; done
+for entry; do mv -- "$staging/$entry" "$target/$entry" || fail "cannot place $target/$entry"; done
+rm -rf -- "$staging"
+echo whole""",
+    "receive",
+)
+"""Receives a tar stream with checksums on stdin: arguments are the target folder, then the entries that
+appear in it when all is well, in this order. Needs sh, tar, sha256sum (GNU or busybox)."""
+
+
+T = TypeVar("T")
+
+
+class CopyError(RunError):
+    """A copy did not arrive."""
+
+
+class _Broken(Exception):
+    """This attempt failed; another one may not."""
+
+    def __init__(self, why: str, code: int, connected: bool) -> None:
+        super().__init__(why)
+        self.code, self.connected = code, connected
+
+
+def send(streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item], deadline: float) -> Packed:
+    """Send files to another pod.
+
+    Args:
+        streams: Opens the stream.
+        argv: `kubectl exec` of RECEIVE with the target folder.
+        pod: Name of the pod, for messages.
+        files: What to send; a top-level entry that should appear last is named last.
+        deadline: Until when (monotonic) a pod that cannot be reached is tried again.
+
+    Raises:
+        CopyError: it did not arrive whole (exit code 74), or the pod could not be reached (69).
+    """
+    entries = list(dict.fromkeys(item.name.split("/", 1)[0] for item in files))
+    return _persist(lambda: _send_once(streams, (*argv, *entries), files), f"copy to {pod}", deadline)
+
+
+def collect(streams: Streams, argv: Sequence[str], pod: str, target: Path, deadline: float) -> list[str]:
+    """Bring the files here that `dglrun pack` writes on another pod; returns their names.
+
+    Raises:
+        CopyError: as `send`.
+    """
+    return _persist(lambda: _collect_once(streams, argv, target), f"copy from {pod}", deadline)
+
+
+def _persist(once: Callable[[], T], what: str, deadline: float) -> T:
+    attempts, pauses = 0, iter((*BACKOFF_SECONDS, *[BACKOFF_SECONDS[-1]] * 10_000))
+    while True:
+        try:
+            return once()
+        except _Broken as broken:
+            attempts += broken.connected
+            late = not broken.connected and time.monotonic() > deadline
+            if attempts >= ATTEMPTS or late:
+                raise CopyError(f"{what} failed, attempt {attempts or 1}: {broken}", broken.code) from broken
+            print(f"dglrun: {what} failed and is begun again: {broken}", flush=True)
+            time.sleep(next(pauses))
+        except PackError as error:
+            raise CopyError(f"{what} failed: {error}", exitcodes.IO) from error
+
+
+def _send_once(streams: Streams, argv: Sequence[str], files: Sequence[Item]) -> Packed:
+    with streams.open(argv) as process, _Watchdog(process) as watchdog:
+        packed = None
+        try:
+            packed = pack(files, watchdog.watch(process.stdin))
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # the answer says why
+        stdout, stderr = streams.finish(process)
+    lines = stdout.decode(errors="replace").splitlines()
+    if process.returncode == 0 and "whole" in lines and packed:
+        if f"sums {packed.digest}  -" not in lines:
+            raise _Broken(f"checksum of the list of checksums differs: {lines}", exitcodes.IO, True)
+        return packed
+    raise _broken(process.returncode, lines, stderr.decode(errors="replace"), watchdog)
+
+
+def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> _Broken:
+    connected = "ready" in lines
+    said = " ".join([*(line for line in lines if line != "ready"), stderr.strip()]).strip()
+    if watchdog.has_bitten:
+        return _Broken(f"no byte was taken for {STALL_SECONDS:.0f} s", exitcodes.UNAVAILABLE, connected)
+    if not connected and not is_trouble(stderr):
+        raise CopyError(f"kubectl exec failed with {code}: {said}", exitcodes.UNAVAILABLE)
+    return _Broken(
+        said or f"the stream broke (kubectl: {code})", exitcodes.IO if connected else 69, connected
+    )
+
+
+def _collect_once(streams: Streams, argv: Sequence[str], target: Path) -> list[str]:
+    with streams.open(argv) as process, _Watchdog(process) as watchdog:
+        process.stdin.close()
+        try:
+            found, trouble = unpack(watchdog.watch(process.stdout), target), ""
+        except PackError as error:
+            found, trouble = [], str(error)
+            process.kill()
+        stderr = streams.finish(process)[1].decode(errors="replace").strip()
+    if trouble or process.returncode != 0:
+        raise _Broken(f"{trouble} {stderr}".strip(), exitcodes.IO, True)
+    return found
+
+
+class _Watchdog:
+    """Kills a stream that makes no progress, so that no read or write waits for ever."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._moved = time.monotonic()
+        self._done = threading.Event()
+        self.has_bitten = False
+
+    def __enter__(self) -> "_Watchdog":
+        threading.Thread(target=self._guard, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def watch(self, file: IO[bytes]) -> IO[bytes]:
+        """The same file; each read and write counts as progress."""
+        return _Watched(file, self._move)  # type: ignore[return-value]
+
+    def _move(self) -> None:
+        self._moved = time.monotonic()
+
+    def _guard(self) -> None:
+        while not self._done.wait(1.0):
+            if time.monotonic() - self._moved > STALL_SECONDS:
+                self.has_bitten = True
+                self._process.kill()
+                return
+
+
+class _Watched:
+    def __init__(self, file: IO[bytes], moved: Callable[[], None]) -> None:
+        self._file, self._moved = file, moved
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(size)
+        self._moved()
+        return block
+
+    def write(self, block: bytes) -> int:
+        self._moved()
+        done = self._file.write(block)
+        self._moved()
+        return done

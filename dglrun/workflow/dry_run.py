@@ -1,0 +1,71 @@
+"""A plan as YAML: what `--dry-run` prints and the golden files hold."""
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import yaml
+
+from dglrun.workflow.config import RunConfig
+from dglrun.workflow.plan import launcher_phases, placeholder_hosts, plan
+from dglrun.workflow.steps import Phase
+
+
+def as_yaml(config: RunConfig) -> str:
+    """The plan of this pod; outside of a job that of all pods."""
+    shown = {
+        "role": config.pod.phase,
+        "job": config.pod.job,
+        "phases": [_phase(phase) for phase in phases(config)],
+    }
+    return yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+
+
+def phases(config: RunConfig) -> tuple[Phase, ...]:
+    """The phases of this pod with placeholders for what only a run knows."""
+    hosts = placeholder_hosts(config)
+    is_one_pods = config.pod.in_job or config.is_skip or config.is_partitioner or config.partitions_on_workers
+    if is_one_pods or not (config.partition_entry_point or config.chunked_graph):
+        return plan(config, hosts)
+    pod = config.pod.model_copy(update={"phase": "Partitioner"})
+    update = {"pod": pod, "num_partitions": config.workers}
+    return (*plan(config.model_copy(update=update)), *launcher_phases(config, hosts, "<id of this run>"))
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    """Commands on few lines, but a script within one as a block."""
+    is_flow = all(isinstance(item, (str, int)) and "\n" not in str(item) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=is_flow)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    steps = [{type(step).__name__: _plain(step)} for step in phase.steps]
+    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "steps": steps}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: item for name, item in fields.items() if item not in (None, "", [], {})}
+    return value

@@ -1,0 +1,131 @@
+"""A process of the user on this pod: its output passed on, its end told truly, ended when we are."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dglrun.agent.exit_status import End
+from dglrun.agent.line_splitter import Splitter
+from dglrun.contract import exitcodes
+from dglrun.contract.env import OUTPUT_DIR
+from dglrun.errors import RunError, Terminated
+from dglrun.workflow.steps import Run
+
+GRACE_SECONDS = 10.0
+LAST_LINES = 20
+POLL_SECONDS = 0.2
+
+
+def run(step: Run, on_line: Callable[[str], None]) -> None:
+    """Run a command to its end.
+
+    Args:
+        step: What to run.
+        on_line: Called with each line of its output, besides printing it.
+
+    Raises:
+        RunError: it could not be started, or ended badly; with its own exit code, 124 after its deadline, and
+            last lines.
+        Terminated: we were told to end; the command and what it has started have ended.
+    """
+    try:
+        process = _start(step)
+    except OSError as error:
+        raise RunError(f"{step.argv[0]}: could not be started: {error.strerror}", exitcodes.USAGE) from error
+    tail: deque[str] = deque(maxlen=LAST_LINES)
+    title = step.title or _command(step)
+    try:
+        _pass_on(process, tail, on_line, step.seconds)
+        code = process.wait()
+    except Terminated:
+        _end(process)
+        raise
+    except TimeoutError as error:
+        _end(process)
+        words = "\n".join(tail)
+        raise RunError(f"{title} had not ended after {step.seconds:g} s", exitcodes.TIMEOUT, words) from error
+    finally:
+        if process.stdout:
+            process.stdout.close()
+    end = End(code if code >= 0 else 128 - code)
+    if not end.is_good:
+        raise RunError(f"{title} ended with {end}", end.code, "\n".join(tail))
+
+
+def _command(step: Run) -> str:
+    """What a step without a title is called by: its module or script."""
+    return " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
+
+
+def _start(step: Run) -> "subprocess.Popen[bytes]":
+    if output := step.env.get(OUTPUT_DIR):
+        with contextlib.suppress(OSError):  # the script says it better, if it needs the folder at all
+            Path(output).mkdir(parents=True, exist_ok=True)
+    return subprocess.Popen(
+        step.argv,
+        env={**os.environ, **step.env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    )
+
+
+def _pass_on(
+    process: "subprocess.Popen[bytes]",
+    tail: deque[str],
+    on_line: Callable[[str], None],
+    seconds: float | None,
+) -> None:
+    splitter = Splitter(time.monotonic())
+    for block in _blocks(process, seconds):
+        _show(splitter.feed(block, time.monotonic()), tail, on_line)
+    _show(splitter.flush(), tail, on_line)
+
+
+def _blocks(process: "subprocess.Popen[bytes]", seconds: float | None) -> Iterator[bytes]:
+    """The output until the process has ended; what it has left behind may hold the pipe open for ever.
+
+    Raises:
+        TimeoutError: it had not ended after so many seconds.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    if process.stdout is None:
+        raise AssertionError("Popen was given PIPE")
+    fileno = process.stdout.fileno()
+    os.set_blocking(fileno, False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(fileno, selectors.EVENT_READ)
+        while True:
+            has_ended = process.poll() is not None
+            if deadline is not None and not has_ended and time.monotonic() > deadline:
+                raise TimeoutError
+            if not selector.select(0 if has_ended else POLL_SECONDS):
+                if has_ended:
+                    return
+                continue
+            if not (block := os.read(fileno, 1 << 16)):
+                return
+            yield block
+
+
+def _show(lines: list[str], tail: deque[str], on_line: Callable[[str], None]) -> None:
+    for line in lines:
+        print(line, flush=True)
+        tail.append(line)
+        on_line(line)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process group, SIGKILL after the grace."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

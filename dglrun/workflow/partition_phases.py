@@ -1,0 +1,290 @@
+"""The phases before the training: who makes the parts, and how they come to the launcher. Pure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dglrun.agent import FOLDER
+from dglrun.agent.process_group import FOLDER as FOLDER_VARIABLE
+from dglrun.contract import names, report
+from dglrun.contract.hostfile import Host
+from dglrun.contract.names import Mode
+from dglrun.mpi import mpirun
+from dglrun.partitioning import IMBALANCE
+from dglrun.transfer.copy import RECEIVE
+from dglrun.transfer.kubectl import Kubectl
+from dglrun.workflow.config import RunConfig
+from dglrun.workflow.steps import (
+    Argv,
+    Assess,
+    AwaitContainer,
+    CheckPartition,
+    Phase,
+    ReadQuality,
+    Run,
+    Send,
+    WriteText,
+)
+
+PHASES = 5
+CHEAP_BYTES = 2 << 30
+"""Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
+SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
+METADATA = "metadata.json"
+
+
+def in_partitioner(config: RunConfig) -> tuple[Phase, ...]:
+    """Phases 1 and 2: the user's script, or DGL or our own pipeline on the chunks; then the delivery.
+
+    With --chunked-graph a script, if there is one, writes the chunks.
+    """
+    script = (_script(config),) if config.partition_entry_point else ()
+    steps = (*script, *_from_chunks(config)) if config.chunked_graph else script
+    phase = Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, steps)
+    return (phase, _deliver(config))
+
+
+def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[Phase, ...]:
+    """Phases 1 to 3 of DistParMETIS: MPI ranks on the workers, started by the job's exec script.
+
+    Each worker reads its share of the chunked graph and ends with its own part, which it checks;
+    nothing is delivered and nothing passes through the launcher.
+    """
+    at_first = _kubectl(config).exec(hosts[0].name, config.pod.container)
+    ranks = config.partition_ranks or len(hosts)
+    numbers = f"{config.workspace}/partition-quality.json"
+    examine = Run((*at_first, *_examine(config)), title=f"examining the chunked graph on {hosts[0].name}")
+    read = ReadQuality((*at_first, "sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi"))
+    return (
+        Phase(
+            1,
+            PHASES,
+            "load and partition graph",
+            report.STAGE_PARTITIONING,
+            (
+                examine,
+                *_trial(config, hosts),
+                *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks),
+            ),
+        ),
+        Phase(
+            2,
+            PHASES,
+            "make the parts on the workers",
+            report.STAGE_PARTITIONING,
+            _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts)),
+        ),
+        Phase(
+            3,
+            PHASES,
+            "check the parts on the workers",
+            report.STAGE_PARTITIONING,
+            (*_mpirun(config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts)), read),
+        ),
+    )
+
+
+def partition_flags(config: RunConfig) -> Argv:
+    """What the partition script is given: the flags of 2021, each only when set."""
+    flags = [
+        *("--graph_name", config.graph_name or ""),
+        *("--workspace", config.workspace),
+        *("--rel_data_path", "dataset"),
+        *("--num_parts", str(config.num_partitions)),
+    ]
+    if config.dataset_url:
+        flags += ["--dataset_url", config.dataset_url]
+    if config.balance_train:
+        flags.append("--balance_train")
+    if config.balance_edges:
+        flags.append("--balance_edges")
+    return tuple(flags)
+
+
+# --- in the partitioner
+
+
+def _script(config: RunConfig) -> Run:
+    return Run((config.python, config.partition_entry_point or "", *partition_flags(config)), SCRIPT_ENV)
+
+
+def _from_chunks(config: RunConfig) -> tuple[Run, ...]:
+    examine = Run(_examine(config), title="examining the chunked graph")
+    if config.pod.mode is Mode.DGL_API:
+        return (examine, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
+    assign, dispatch = _assign(config), _dispatch(config)
+    return (examine, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
+
+
+def _examine(config: RunConfig) -> Argv:
+    graph = ("--in-dir", config.chunked_graph or "", "--graph-name", config.graph_name or "")
+    return (*_module(config, "dglrun.commands.validate_input"), *graph)
+
+
+def _by_dgl(config: RunConfig) -> Argv:
+    """DGL's own partition_graph, as a user's script would call it."""
+    balance = [
+        *(["--balance-train"] if config.balance_train else []),
+        *(["--balance-edges"] if config.balance_edges else []),
+    ]
+    return (
+        *_module(config, "dglrun.commands.dgl_api"),
+        *("--in-dir", config.chunked_graph or "", "--out-dir", _dataset(config)),
+        *("--num-parts", str(config.num_partitions), "--method", config.assigner, *balance),
+        *("--seed", str(config.partition_seed)),
+        *(["--use-graphbolt"] if config.use_graphbolt else []),
+    )
+
+
+def _assign(config: RunConfig) -> Argv:
+    ranks = ("--ranks", str(_local_ranks(config)), "--deadline", str(config.partition_timeout))
+    return (
+        *(*_module(config, "dglrun"), "partition", "--mode", config.pod.mode.value),
+        *("--backend", config.assigner, "--in-dir", config.chunked_graph or ""),
+        *("--out-dir", _assignment(config), "--num-parts", str(config.num_partitions)),
+        *("--balance", config.partition_balance, "--seed", str(config.partition_seed), *ranks),
+        *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
+    )
+
+
+def _dispatch(config: RunConfig) -> Argv:
+    ranks = min(_local_ranks(config), config.num_partitions or 1)
+    return (
+        *(*_module(config, "dglrun"), "dispatch", *_dispatch_flags(config, _dataset(config))),
+        *("--ranks", str(ranks), "--deadline", str(config.partition_timeout)),
+    )
+
+
+def _local_ranks(config: RunConfig) -> int:
+    return config.partition_ranks or config.num_partitions or 1
+
+
+def _deliver(config: RunConfig) -> Phase:
+    pod = names.launcher(config.pod.job)
+    receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
+    steps = (
+        CheckPartition(config.produced_config, config.num_partitions or 0),
+        _assess(config),
+        AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
+        Send(pod, receive, _dataset(config), config.produced_config),
+    )
+    return Phase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
+
+
+def _assess(config: RunConfig) -> Assess:
+    command = _module(config, "dglrun")
+    found = f"{config.workspace}/partition-quality.json"
+    source: Argv = ()
+    if config.chunked_graph:
+        has_mapping = config.pod.mode is Mode.DGL_API
+        assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
+        source = ("--in-dir", config.chunked_graph, *assigned)
+    proof = ("--for-training", "--dgl", *source)
+    verify = Run((*command, "verify", config.produced_config, *proof), title="verify")
+    serving = Run((*command, "verify", config.produced_config, "--serving-only"), title="verify")
+    measure = Run((*command, "report", config.produced_config, "--json", found))
+    limit = None if config.verify == "always" else CHEAP_BYTES
+    return Assess(verify if config.verify != "never" else None, serving, measure, found, limit)
+
+
+# --- on the workers
+
+
+def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:
+    """MPI's daemons on all workers and nothing more: what is amiss with them shows before the long run."""
+    remote = _remote(config, hosts, len(hosts))
+    trial = mpirun.trial(remote, _rank_env(config))
+    return _by_mpi(config, remote, trial, "starting MPI", config.start_timeout)
+
+
+def _mpirun(
+    config: RunConfig, hosts: Sequence[Host], what: str, program: Argv, ranks: int
+) -> tuple[WriteText, Run]:
+    remote = _remote(config, hosts, ranks)
+    job = mpirun.Job(program, ranks, remote, env=_rank_env(config))
+    return _by_mpi(config, remote, job, what, config.partition_timeout)
+
+
+def _by_mpi(
+    config: RunConfig, remote: mpirun.Remote, job: mpirun.Job, what: str, seconds: float
+) -> tuple[WriteText, Run]:
+    """One mpirun over the workers with its deadline, and what ends ranks that it may leave there."""
+    hostfile = f"{config.workspace}/mpi-hostfile"
+    sweep = (*_module(config, "dglrun.commands.kill_leftovers"), _run_folder(config))
+    return (
+        WriteText(hostfile, mpirun.hostfile(remote)),
+        Run(
+            mpirun.argv(job, Path(hostfile)),
+            title=f"{what} on the workers",
+            seconds=seconds,
+            sweep=tuple(_kubectl(config).exec(pod, config.pod.container, *sweep) for pod in remote.hosts),
+        ),
+    )
+
+
+def _remote(config: RunConfig, hosts: Sequence[Host], ranks: int) -> mpirun.Remote:
+    pods = tuple(host.name for host in hosts)
+    return mpirun.Remote(pods, config.pod.kubexec, config.interface, slots=-(-ranks // len(hosts)))
+
+
+def _rank_env(config: RunConfig) -> dict[str, str]:
+    """Ranks carry the run folder, by which the sweep finds what is left."""
+    return {**mpirun.RANK_ENV, "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: _run_folder(config)}
+
+
+def _run_folder(config: RunConfig) -> str:
+    return f"{config.workspace}/{FOLDER}"
+
+
+def _assign_rank(config: RunConfig) -> Argv:
+    """One rank; mpi4py's runner ends all ranks when one raises."""
+    return (
+        *(config.python, "-m", "mpi4py", "-m", "dglrun.commands.partition_rank"),
+        *("--in-dir", config.chunked_graph or "", "--metadata-filename", METADATA),
+        *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
+        *("--backend", config.assigner, "--balance", config.partition_balance),
+        *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
+    )
+
+
+def _dispatch_rank(config: RunConfig) -> Argv:
+    return (*_module(config, "dglrun.commands.dispatch_rank"), *_dispatch_flags(config, config.workload))
+
+
+def _check_rank(config: RunConfig, numbers: str) -> Argv:
+    return (
+        *(config.python, "-m", "mpi4py", "-m", "dglrun.commands.validate_parts"),
+        f"{config.workload}/{config.graph_name}.json",
+        *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config)),
+        *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES), "--dgl"),
+        *("--timeout", str(config.partition_timeout)),
+    )
+
+
+# --- both
+
+
+def _dispatch_flags(config: RunConfig, out: str) -> Argv:
+    """The mapping to the original IDs is kept: it is what a result is read by."""
+    return (
+        *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config), "--out-dir", out),
+        *("--save-orig-nids", "--save-orig-eids"),
+        *(["--use-graphbolt"] if config.use_graphbolt else []),
+        *("--process-group-timeout", str(config.partition_timeout)),
+    )
+
+
+def _module(config: RunConfig, module: str) -> Argv:
+    return (config.python, "-m", module)
+
+
+def _assignment(config: RunConfig) -> str:
+    """Folder of `<ntype>.txt` and partition_meta.json, in the partitioner or on each worker."""
+    return f"{config.workspace}/assignment"
+
+
+def _dataset(config: RunConfig) -> str:
+    return f"{config.workspace}/dataset"
+
+
+def _kubectl(config: RunConfig) -> Kubectl:
+    return Kubectl(config.pod.kubectl, config.pod.namespace)

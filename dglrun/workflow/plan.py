@@ -1,0 +1,205 @@
+"""From configuration and addresses to the phases of a run. Pure: the same in, the same out."""
+
+from collections.abc import Sequence
+
+from dglrun.agent import CAUSES as CAUSES_VARIABLE
+from dglrun.agent import FOLDER
+from dglrun.agent.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS, Process, Role, Spec
+from dglrun.contract import env, hostfile, names, report
+from dglrun.contract.hostfile import Host
+from dglrun.transfer.copy import RECEIVE
+from dglrun.transfer.kubectl import Kubectl
+from dglrun.workflow import partition_phases
+from dglrun.workflow.config import RunConfig
+from dglrun.workflow.steps import CheckPartition, Collect, Phase, Run, Send, Supervise
+
+PHASES = 5
+RUN = "<id of this run>"
+
+Strings = tuple[str, ...]
+
+
+def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple[Phase, ...]:
+    """All that this pod does.
+
+    Args:
+        config: A checked configuration.
+        hosts: The workers by index; only the launcher needs them.
+        run: Identity of the run.
+    """
+    if config.is_skip:
+        return (_skip(config),)
+    if config.is_partitioner:
+        return partition_phases.in_partitioner(config)
+    return launcher_phases(config, hosts, run)
+
+
+def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Phase, ...]:
+    """Dispatch; prepare the workers (their supervisors wait); let them train, and collect."""
+    supervise = tuple(_supervise(config, hosts, index, run) for index in range(len(hosts)))
+    collect = tuple(_collect(config, host) for host in hosts)
+    is_distributed = config.partitions_on_workers
+    first = partition_phases.on_workers(config, hosts) if is_distributed else (_dispatch(config, hosts),)
+    return (
+        *first,
+        Phase(4, PHASES, "revise hostfile", report.STAGE_DISPATCHING, supervise),
+        Phase(5, PHASES, "launch the training", report.STAGE_TRAINING, collect),
+    )
+
+
+def placeholder_hosts(config: RunConfig) -> tuple[Host, ...]:
+    """The workers while nobody knows their IPs: what a dry run shows."""
+    pods = names.workers(config.pod.job, config.workers)
+    return tuple(Host(f"<ip of {pod}>", names.DGL_PORT, pod) for pod in pods)
+
+
+def script_flags(config: RunConfig) -> Strings:
+    """What the training script is given: flags that DGL's own scripts have, each only when set or needed."""
+    flags = [
+        *("--graph_name", config.graph_name or ""),
+        *("--ip_config", ip_config(config)),
+        *("--part_config", worker_part_config(config)),
+    ]
+    return (*flags, *_chosen(config), *config.script_args)
+
+
+def _chosen(config: RunConfig) -> Strings:
+    """Flags of the training that were set."""
+    flags = {
+        "--num_epochs": config.num_epochs,
+        "--batch_size": config.batch_size,
+        "--num_gpus": config.num_gpus,
+        "--backend": config.backend,
+    }
+    return tuple(word for name, value in flags.items() if value is not None for word in (name, str(value)))
+
+
+def ip_config(config: RunConfig) -> str:
+    """DGL's own two-column file on each worker, under its name of 2021."""
+    return f"{config.workspace}/hostfile_revised"
+
+
+def worker_part_config(config: RunConfig) -> str:
+    """The partition's JSON on each worker."""
+    return f"{config.workload}/{config.partition_config.rsplit('/', 1)[-1]}"
+
+
+def _skip(config: RunConfig) -> Phase:
+    argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
+    step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output})
+    return Phase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
+
+
+def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> Phase:
+    source = config.partition_config
+    folder = source.rpartition("/")[0] or "."
+    check = CheckPartition(source, len(hosts))
+    sends = tuple(
+        Send(host.name, _exec(config, host, *RECEIVE, config.workspace), folder, source, part, "workload")
+        for part, host in enumerate(hosts)
+    )
+    return Phase(3, PHASES, "dispatch partitions", report.STAGE_DISPATCHING, (check, *sends))
+
+
+def _supervise(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Supervise:
+    host = hosts[index]
+    command = (config.python, "-m", "dglrun", "supervise")
+    where = ("--folder", f"{config.workspace}/{FOLDER}")
+    spec = Spec(
+        run=run,
+        ip=host.ip,
+        trainers=config.num_trainers,
+        processes=(*_servers(config, index), *_trainers(config, hosts, index)),
+        files={ip_config(config): hostfile.format_dgl(hosts)},
+        folders=(config.output,),
+        ports=tuple(host.port + server for server in range(config.num_servers)),
+        output=config.output,
+        lease=config.lease,
+        shm=config.shm_dir,
+    )
+    start = _exec(config, host, *command, "start", *where)
+    return Supervise(host, start, _exec(config, host, *command, "attach", *where), spec)
+
+
+def _servers(config: RunConfig, machine: int) -> tuple[Process, ...]:
+    return tuple(
+        Process(Role.SERVER, index, None, _script(config), _server_env(config, machine, index))
+        for index in range(config.num_servers)
+    )
+
+
+def _trainers(config: RunConfig, hosts: Sequence[Host], machine: int) -> tuple[Process, ...]:
+    first = machine * config.num_trainers
+    return tuple(
+        Process(
+            Role.TRAINER, index, first + index, _script(config), _trainer_env(config, hosts, first, index)
+        )
+        for index in range(config.num_trainers)
+    )
+
+
+def _script(config: RunConfig) -> Strings:
+    return (
+        config.python,
+        "-m",
+        "dglrun.agent.script_runner",
+        config.train_entry_point or "",
+        *script_flags(config),
+    )
+
+
+def _common_env(config: RunConfig) -> dict[str, str]:
+    clients = config.workers * config.num_trainers * (1 + config.num_samplers)
+    return {
+        "DGLBACKEND": "pytorch",
+        "DGL_DIST_MODE": "distributed",
+        "DGL_IP_CONFIG": ip_config(config),
+        "DGL_CONF_PATH": worker_part_config(config),
+        "DGL_NUM_SERVER": str(config.num_servers),
+        "DGL_NUM_SAMPLER": str(config.num_samplers),
+        "DGL_NUM_CLIENT": str(clients),
+        "DGL_GRAPH_FORMAT": config.graph_format,
+        "PYTHONUNBUFFERED": "1",
+        env.OUTPUT_DIR: config.output,
+        CAUSES_VARIABLE: CAUSES,
+    }
+
+
+def _server_env(config: RunConfig, machine: int, index: int) -> dict[str, str]:
+    return {
+        **_common_env(config),
+        "DGL_ROLE": "server",
+        "DGL_SERVER_ID": str(machine * config.num_servers + index),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: int) -> dict[str, str]:
+    nccl = {"NCCL_SOCKET_IFNAME": INTERFACE} if config.backend == "nccl" else {}
+    return {
+        **_common_env(config),
+        **nccl,
+        "DGL_ROLE": "client",
+        "DGL_GROUP_ID": "0",
+        "RANK": str(first + index),
+        "LOCAL_RANK": str(index),
+        "WORLD_SIZE": str(len(hosts) * config.num_trainers),
+        "LOCAL_WORLD_SIZE": str(config.num_trainers),
+        "MASTER_ADDR": hosts[0].ip,
+        "MASTER_PORT": MASTER_PORT,
+        "OMP_NUM_THREADS": THREADS,
+        "GLOO_SOCKET_IFNAME": INTERFACE,
+    }
+
+
+def _collect(config: RunConfig, host: Host) -> Collect:
+    argv = _exec(config, host, config.python, "-m", "dglrun", "pack", config.output)
+    return Collect(host, argv, config.output)
+
+
+def _exec(config: RunConfig, host: Host, *command: str) -> Strings:
+    return _kubectl(config).exec(host.name, config.pod.container, *command)
+
+
+def _kubectl(config: RunConfig) -> Kubectl:
+    return Kubectl(config.pod.kubectl, config.pod.namespace)

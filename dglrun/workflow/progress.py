@@ -1,0 +1,97 @@
+"""What the run tells of itself while it lasts: plain lines in the log, and the job's report ConfigMap."""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from dglrun.contract import report
+
+EVERY_SECONDS = 10.0
+"""A stage's message is reported as often as this."""
+COMPLETED_SECONDS = 60.0
+"""How long the end of a run waits until its success is reported."""
+_LONGEST = 300
+
+
+class ConfigMaps(Protocol):
+    """The part of the API server client that takes reports."""
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Set keys of a ConfigMap, leaving its others."""
+
+
+class Reporter:
+    """Writes progress.json into the report, best effort: a failing report never fails or delays the job.
+
+    Args:
+        api: The API server; None: nothing is reported.
+        name: The report ConfigMap.
+    """
+
+    def __init__(self, api: ConfigMaps | None, name: str | None) -> None:
+        self._api, self._name = api, name
+        self._queue: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
+        self._stage, self._last, self._complained = "", 0.0, False
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        if api and name:
+            self._thread.start()
+
+    def stage(self, stage: str, message: str, percent: int | None = None) -> None:
+        """Report that a stage has begun or goes on; within a stage every EVERY_SECONDS at most."""
+        now = time.monotonic()
+        if not (self._api and self._name) or (stage == self._stage and now - self._last < EVERY_SECONDS):
+            return
+        self._stage, self._last = stage, now
+        progress: dict[str, object] = {"stage": stage, "message": message[:_LONGEST]}
+        if percent is not None:
+            progress["percent"] = percent
+        progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self._queue.put(progress)
+
+    def partition(self, quality: Mapping[str, object]) -> None:
+        """Report the partition's quality, at once and best effort."""
+        if self._api and self._name:
+            try:
+                self._api.patch_config_map(self._name, {report.PARTITION: json.dumps(quality)})
+            except Exception as error:
+                self._complain(error)
+
+    def complete(self, message: str) -> None:
+        """Report that the run has succeeded, after all else that was reported; waits until that arrived.
+
+        The operator then completes a job whose finished launcher pod it never saw.
+        """
+        self.stage(report.STAGE_COMPLETED, message)
+        self.close(COMPLETED_SECONDS)
+
+    def close(self, seconds: float = 3.0) -> None:
+        """Let what was reported arrive, within `seconds`."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(seconds)
+
+    def _write(self) -> None:
+        while (progress := self._newest()) is not None:
+            try:
+                self._api.patch_config_map(self._name, {report.PROGRESS: json.dumps(progress)})  # type: ignore
+            except Exception as error:
+                self._complain(error)
+
+    def _newest(self) -> dict[str, object] | None:
+        found = self._queue.get()
+        while found is not None and not self._queue.empty():
+            newer = self._queue.get()
+            if newer is None:
+                self._queue.put(None)
+                break
+            found = newer
+        return found
+
+    def _complain(self, error: Exception) -> None:
+        if not self._complained:
+            print(f"dglrun: note: progress is not reported: {error}", flush=True)
+            self._complained = True

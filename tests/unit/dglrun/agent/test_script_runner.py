@@ -1,0 +1,173 @@
+"""`python -m dglrun.agent.script_runner train.py` is `python train.py`, but for a bad end."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.dglrun_pods import ROOT
+
+SHOW = """
+import json, os, pathlib, pickle, sys
+import __main__
+class Model: pass
+def where(): return pathlib.Path(__file__).name
+if __name__ == "__main__":
+    print(json.dumps({
+        "argv": sys.argv[1:], "name": __name__, "file": os.path.basename(__file__),
+        "path": sys.path[0] == os.path.dirname(os.path.realpath(__file__)),
+        "spec": __spec__ is None, "main": __main__.where(), "cached": __cached__,
+        "pickled": isinstance(pickle.loads(pickle.dumps(Model())), Model),
+        "argv0": os.path.basename(sys.argv[0]),
+    }))
+"""
+HANG = "import atexit, time\natexit.register(time.sleep, 60)\n"
+
+
+def run(folder: Path, script: str, *args: str, **env: str) -> tuple[int, str, float]:
+    """Run a script by dglrun.agent.script_runner; returns code, output and seconds."""
+    path = folder / "train.py"
+    path.write_text(script)
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "dglrun.agent.script_runner", str(path), *args],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "DGLRUN_CAUSES": str(folder), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.returncode, done.stdout, time.monotonic() - start
+
+
+def cause(folder: Path) -> dict[str, object]:
+    """The one cause that was recorded."""
+    (path,) = folder.glob("*.json")
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+def test_the_script_sees_what_it_always_sees(tmp_path: Path) -> None:
+    """sys.argv, sys.path, __name__, __file__, pickling of its own classes: as without us."""
+    code, ours, _ = run(tmp_path, SHOW, "--lr", "0.1")
+    argv = [sys.executable, str(tmp_path / "train.py"), "--lr", "0.1"]
+    plain = subprocess.run(argv, capture_output=True, text=True, check=True)
+
+    assert code == 0
+    assert json.loads(ours) == json.loads(plain.stdout)
+
+
+def test_spawned_children_find_the_script(tmp_path: Path) -> None:
+    """DGL spawns its samplers: the script's functions must be found in them, and run there only."""
+    script = (
+        "import multiprocessing, os\nprint('imported', __name__, flush=True)\n"
+        "def work(n):\n    print('working', n, flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    p = multiprocessing.get_context('spawn').Process(target=work, args=(3,))\n"
+        "    p.start(); p.join(); print('code', p.exitcode)\n"
+    )
+
+    code, said, _ = run(tmp_path, script)
+
+    assert code == 0
+    assert said.splitlines() == ["imported __main__", "imported __mp_main__", "working 3", "code 0"]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("raise RuntimeError('told to')", 1, "RuntimeError: told to"),
+        ("def f():\n    return 1 / 0\nf()", 1, "ZeroDivisionError"),
+        ("import sys; sys.exit(7)", 7, "sys.exit(7)"),
+        ("raise SystemExit(3)", 3, "sys.exit(3)"),
+        ("raise SystemExit('no data')", 1, "no data"),
+        ("exit(256)", 1, "sys.exit(256)"),
+        ("import argparse; argparse.ArgumentParser().parse_args(['--x'])", 2, "sys.exit(2)"),
+        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+        ("this is no python", 1, "SyntaxError"),
+    ],
+)
+def test_a_bad_end_is_quick_and_true(tmp_path: Path, end: str, code: int, words: str) -> None:
+    """No exit handler runs that could hang; the cause is recorded, the traceback is the script's own."""
+    got, said, seconds = run(tmp_path, HANG + end + "\n")
+
+    assert (got, cause(tmp_path)["code"]) == (code, code)
+    assert words in str(cause(tmp_path)["words"])
+    assert seconds < 10
+    assert "dglrun/script.py" not in said
+    if code == 1 and "Error" in words:
+        assert words in said
+        assert "train.py" in said
+
+
+@pytest.mark.parametrize("end", ["pass", "import sys; sys.exit()", "import sys; sys.exit(0)"])
+def test_a_good_end_takes_the_normal_way(tmp_path: Path, end: str) -> None:
+    """Exit handlers run: DGL's barrier and the end of its servers depend on them."""
+    code, said, _ = run(tmp_path, f"import atexit\natexit.register(print, 'handler')\n{end}\n")
+
+    assert (code, said) == (0, "handler\n")
+    assert list(tmp_path.glob("*.json")) == []
+
+
+def test_a_caught_exit_is_no_end(tmp_path: Path) -> None:
+    """Only what reaches the top counts."""
+    script = "import sys\ntry:\n    sys.exit(5)\nexcept SystemExit:\n    print('went on')\n"
+
+    assert run(tmp_path, script)[:2] == (0, "went on\n")
+
+
+def test_the_scripts_own_exception_hook_is_used(tmp_path: Path) -> None:
+    """A pretty printer of tracebacks that the script has set keeps its work."""
+    script = "import sys\nsys.excepthook = lambda t, v, tb: print('mine', v)\nraise ValueError('x')\n"
+
+    assert run(tmp_path, script)[:2] == (1, "mine x\n")
+
+
+def test_a_server_that_does_not_serve_is_an_error(tmp_path: Path) -> None:
+    """A server's initialize never returns; a script that ends normally never called it."""
+    served = run(tmp_path, "import sys; sys.exit()\n", DGL_ROLE="server")
+    ended = run(tmp_path, "pass\n", DGL_ROLE="server")
+
+    assert served[0] == 0
+    assert ended[0] == 1
+    assert "must call dgl.distributed.initialize" in str(cause(tmp_path)["words"])
+
+
+def test_a_spawned_child_that_raises_leaves_at_once(tmp_path: Path) -> None:
+    """A sampler would hang in DGL's exit barrier, too; its cause is recorded under its own pid."""
+    script = (
+        "import multiprocessing\n"
+        "def work():\n    import atexit, time\n    atexit.register(time.sleep, 60)\n"
+        "    raise ValueError('bad batch')\n"
+        "if __name__ == '__main__':\n"
+        "    p = multiprocessing.get_context('spawn').Process(target=work)\n"
+        "    p.start(); p.join(); print('code', p.exitcode, p.pid)\n"
+    )
+
+    code, said, seconds = run(tmp_path, script)
+
+    assert code == 0
+    assert seconds < 10
+    assert f"code 1 {cause(tmp_path)['pid']}" in said
+    assert "ValueError: bad batch" in str(cause(tmp_path)["words"])
+
+
+def test_a_missing_script_is_named(tmp_path: Path) -> None:
+    """With the folder in which it was looked for."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dglrun.agent.script_runner", "none.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "none.py" in done.stderr
+    assert str(tmp_path) in done.stderr

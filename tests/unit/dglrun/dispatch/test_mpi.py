@@ -1,0 +1,147 @@
+"""Dispatch on real MPI ranks, and DGL's own loader on what it wrote."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.heterographs import Toy, a_toy
+
+ROOT = Path(__file__).parents[4]
+NEEDS_MPI = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on PATH")
+
+
+def dispatch(source: Path, out: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    folders = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
+    argv = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *folders, *more)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    ("ranks", "toy"), [(2, a_toy(1, parts=4)), (3, a_toy(2, parts=2)), (4, a_toy(3, (5, 1, 2), (9, 3), 8))]
+)
+def test_mpi_ranks_write_what_one_process_writes(tmp_path: Path, ranks: int, toy: Toy) -> None:
+    """More parts than ranks, fewer parts than ranks, parts without nodes."""
+    source = toy.write(tmp_path / "in", chunks=3)
+    flags = ("--save-orig-nids", "--save-orig-eids")
+    assert dispatch(source, tmp_path / "one", *flags).returncode == 0
+
+    ended = dispatch(source, tmp_path / "many", "--ranks", str(ranks), *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "one") == contents(tmp_path / "many")
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_bad_input_of_one_rank_ends_all_with_65(tmp_path: Path) -> None:
+    """The reason is said once, by file and line."""
+    source = a_toy().write(tmp_path / "in", chunks=2)
+    (source / "n0-r0-n1-1.csv").write_text("0 0\n" * 44 + "99 0\n")
+
+    ended = dispatch(source, tmp_path / "out", "--ranks", "2")
+
+    assert ended.returncode == 65
+    assert ended.stderr.count("n0-r0-n1-1.csv: line 45: expected a source ID from 0 to 29, got 99") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
+    """A rank that cannot write ends the others instead of leaving them waiting."""
+    source = a_toy().write(tmp_path / "in")
+    (tmp_path / "file").write_text("")
+
+    ended = dispatch(source, tmp_path / "file" / "out", "--ranks", "2")
+
+    assert ended.returncode == 74
+    assert "Not a directory" in ended.stderr
+
+
+DIES = """
+import os, signal, time
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    from dglrun.dispatch.checkpoint import Work
+    finish = Work.finish
+    def dying(self, stage, facts=None):
+        finish(self, stage, facts)
+        if stage == "node:n0/feat":
+            other, until = self.folder.parent / ".dglrun-dispatch-0/state.json", time.monotonic() + 30
+            while stage not in other.read_text() and time.monotonic() < until:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+    Work.finish = dying
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_after_a_rank_was_killed_the_next_run_takes_up_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """137 ends all; the second run names what it need not do again, and the result is that of one run."""
+    source = a_toy(1, parts=4).write(tmp_path / "in", chunks=3)
+    flags = ("--ranks", "2", "--save-orig-nids", "--save-orig-eids")
+    assert dispatch(source, tmp_path / "undisturbed", *flags).returncode == 0
+    (tmp_path / "sitecustomize.py").write_text(DIES)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+        assert dispatch(source, tmp_path / "out", *flags).returncode == 137
+    assert not list((tmp_path / "out").glob("*.json"))
+
+    ended = dispatch(source, tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "resumed: finished before: graph, orig_nids, node:n0/feat" in ended.stdout
+    assert contents(tmp_path / "out") == contents(tmp_path / "undisturbed")
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
+    """--process-group-timeout holds for every collective."""
+    program = (
+        "import signal; from dglrun.mpi.collectives import Mpi; ranks = Mpi(0.5);"
+        "signal.pause() if ranks.rank else ranks.gather(0)"
+    )
+    argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", program)
+
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.returncode == 124
+    assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+
+
+LOADER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import dgl
+for part in range(int(sys.argv[2])):
+    graph, _, _, book, name, ntypes, _ = dgl.distributed.load_partition(sys.argv[1], part)
+    assert name == "toy" and graph.num_nodes() == len(graph.ndata["_ID"])
+"""
+
+
+@pytest.mark.dgl
+@pytest.mark.parametrize("toy", [a_toy(1), a_toy(2, (3, 0, 9), (0, 0, 5, 12), 6)])
+@pytest.mark.parametrize("formats", ["coo", "csc", "coo,csc,csr"])
+def test_dgl_loads_every_part_with_its_own_checks_on(tmp_path: Path, toy: Toy, formats: str) -> None:
+    """DGL_DIST_DEBUG makes load_partition verify IDs, types and ranges; empty parts included."""
+    source = toy.write(tmp_path / "in", chunks=2)
+    assert dispatch(source, tmp_path / "out", "--graph-formats", formats).returncode == 0
+
+    argv = (sys.executable, "-c", LOADER, str(tmp_path / "out/toy.json"), str(toy.parts))
+    env = os.environ | {"DGL_DIST_DEBUG": "1", "DGLBACKEND": "pytorch"}
+    ended = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120, check=False)
+
+    assert ended.returncode == 0, ended.stderr

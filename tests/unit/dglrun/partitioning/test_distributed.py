@@ -1,0 +1,557 @@
+"""Distributed partitioning by real MPI ranks and real libraries; mpirun's plan, deadline and failures."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dglrun.errors import BackendMissingError
+from dglrun.formats import assignment
+from dglrun.formats.chunked import write
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.mpi import mpirun
+from dglrun.partitioning import partition_quality
+from dglrun.partitioning.distributed import libraries
+from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+from tests.cluster.daemons import running
+from tests.support.heterographs import Toy, a_toy, random_toys
+
+ROOT = Path(__file__).parents[4]
+LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
+
+
+def mpi_here() -> bool:
+    found = subprocess.run((sys.executable, "-c", "import mpi4py"), capture_output=True, check=False)
+    return shutil.which("mpirun") is not None and found.returncode == 0
+
+
+def library_here(backend: str) -> bool:
+    try:
+        return isinstance(libraries.load(backend)[1], ctypes.CDLL)
+    except BackendMissingError:
+        return False
+
+
+NEEDS_MPI = pytest.mark.skipif(not mpi_here(), reason="no mpirun or no mpi4py")
+BACKENDS = [
+    pytest.param(
+        "zoltan",
+        marks=pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan"),
+    ),
+    pytest.param(
+        "parmetis",
+        marks=pytest.mark.skipif(
+            os.environ.get(LICENCE) != "yes", reason=f"skipped for its licence ({LICENCE} is not yes)"
+        ),
+    ),
+]
+
+BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
+    ("backend", "balanced"),
+    [
+        pytest.param(*each.values, weights, marks=each.marks)
+        for each, weights in zip(BACKENDS, (False, True), strict=True)
+    ],
+)
+
+
+def gone_within(seconds: float, processes: list[Path]) -> bool:
+    """Whether two processes were there and both end in time: mpirun signals them and does not wait."""
+    deadline = time.monotonic() + seconds
+    while any(running(int(path.name)) for path in processes) and time.monotonic() < deadline:
+        os.sched_yield()
+    return len(processes) == 2 and not any(running(int(path.name)) for path in processes)
+
+
+def partition(
+    source: Path, out: Path, *flags: str, path: str = "", **more: str
+) -> "subprocess.CompletedProcess[str]":
+    """`dglrun partition` as a process of its own; `path` comes first on PATH, `more` into its environment."""
+    argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
+    return subprocess.run(
+        (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:
+    """Two groups of 300 nodes, of two types, with few edges between them; loops and copies added."""
+    rng = np.random.default_rng(0)
+    edges = {}
+    for etype, count in (("a:r:a", 6000), ("b:s:a", 2000)):
+        sizes = {"a": 450, "b": 150}
+        src_type, _, dst_type = etype.split(":")
+        src = rng.integers(0, sizes[src_type], count)
+        own = (src % 2) ^ (rng.random(count) < 0.03)
+        dst = 2 * rng.integers(0, sizes[dst_type] // 2, count) + own
+        edges[etype] = np.stack([src, dst], axis=1)
+    edges["a:r:a"] = np.concatenate([edges["a:r:a"], edges["a:r:a"][:500], [[7, 7], [8, 8]]])
+    return write.graph(folder, "two", {"a": 450, "b": 150}, edges, layout=layout, files=3)
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("ranks", "layout"), [(1, "csv"), (2, "csv"), (4, "parquet")])
+def test_ranks_find_communities_and_score_them_right(
+    tmp_path: Path, backend: str, ranks: int, layout: str
+) -> None:
+    """The cut is small, and what the ranks counted is what one pass over the input counts."""
+    graph = two_communities(tmp_path / "in", layout)
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", "2", "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = assignment.load(tmp_path / "out", graph)
+    expected = partition_quality.of_assignment(graph, parts, 2).details(graph.ntypes)
+    assert {key: meta.details[key] for key in expected} == expected
+    assert (meta.method, meta.details["ranks"], meta.details["seed"]) == (backend, ranks, 1)
+    assert meta.details["edge_cut_ratio"] < 0.06
+    assert meta.details["edge_balance"] < 1.1
+    assert f"{backend} made 2 parts: edge cut" in ended.stdout
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@BACKENDS_BY_WEIGHTS
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_each_node_type_has_a_weight_of_its_own(
+    tmp_path: Path, backend: str, ranks: int, balanced: bool
+) -> None:
+    """Two types that are two communities: the smallest cut keeps them apart, `--balance types` may not.
+
+    Multi-constraint partitioning, which ParMETIS knows and Zoltan does not.
+    """
+    rng = np.random.default_rng(5)
+    edges = {f"{t}:r:{t}": rng.integers(0, 300, (4000, 2)) for t in "ab"}
+    edges["a:s:b"] = rng.integers(0, 300, (100, 2))
+    graph = write.graph(tmp_path / "in", "types", {"a": 300, "b": 300}, edges, layout="csv", files=2)
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", "2", "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, "--balance", "types")
+
+    assert ended.returncode == 0, ended.stderr
+    _, parts = assignment.load(tmp_path / "out", graph)
+    largest = [int(np.bincount(parts[ntype], minlength=2).max()) for ntype in ("a", "b")]
+    assert all(each <= 165 for each in largest) if balanced else min(largest) > 250
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("toy", "ranks", "parts"),
+    [
+        (a_toy(1, (12, 0, 5), (25, 9, 3)), 3, 5),
+        (a_toy(2, (1, 1), (4, 2)), 4, 2),
+        (a_toy(3, (9, 4), (0, 0)), 2, 3),
+        (a_toy(4, (40,), (300,)), 2, 8),
+        (a_toy(5, (30, 3), (60, 9)), 2, 1),
+    ],
+    ids=["empty type", "fewer nodes than ranks", "no edges", "dense", "one part"],
+)
+def test_odd_graphs_are_partitioned_by_ranks(
+    tmp_path: Path, backend: str, toy: Toy, ranks: int, parts: int
+) -> None:
+    """Isolated nodes, ranks without nodes, types without nodes."""
+    graph = ChunkedGraph.load(toy.write(tmp_path / "in", chunks=3))
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", str(parts), "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 0, ended.stderr
+    meta, found = assignment.load(tmp_path / "out", graph)
+    assert {ntype: len(each) for ntype, each in found.items()} == toy.nodes
+    assert meta.num_parts == parts
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        [*(f"{ntype}.txt" for ntype in toy.nodes), "partition_meta.json"]
+    )
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_bad_input_of_one_rank_ends_all_with_one_message(tmp_path: Path) -> None:
+    """65, the file and the line once, and nothing written."""
+    two_communities(tmp_path / "in")
+    path = tmp_path / "in" / "edges" / "1-s-2.csv"
+    path.write_text(path.read_text().replace("\n", "\n0 450\n", 1).rsplit("\n", 2)[0] + "\n")
+    flags = ("--mode", "ParMETIS", "--backend", "zoltan", "--num-parts", "2", "--ranks", "3")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == 65, ended.stderr
+    assert ended.stderr.count("1-s-2.csv: line 2: expected a destination ID from 0 to 449, got 450") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(("ending", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_failed_rank_ends_all_with_its_code(ending: str, code: int) -> None:
+    """The other rank waits in a barrier that never completes."""
+    script = (
+        f"import os, sys; from mpi4py import MPI; MPI.COMM_WORLD.rank and {ending}; MPI.COMM_WORLD.Barrier()"
+    )
+    job = mpirun.Job((sys.executable, "-m", "mpi4py", "-c", script), 2)
+
+    assert mpirun.run(mpirun.argv(job), 60) == code
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
+    """124, and no process stays."""
+    script = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
+    job = mpirun.Job((sys.executable, "-c", script), 2)
+
+    began = time.monotonic()
+    code = mpirun.run(mpirun.argv(job), 3)
+
+    assert (code, time.monotonic() - began < 40) == (124, True)
+    assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
+    """As when the pod is deleted in the midst of a partition."""
+    rank = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
+    job = f"mpirun.Job((sys.executable, '-c', {rank!r}), 2)"
+    script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
+    started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        os.sched_yield()
+
+    started.terminate()
+
+    assert started.wait(60) != 0
+    assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
+
+
+def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:
+    """No ssh, no tree spawn, one interface, absolute paths."""
+    remote = mpirun.Remote(("job-worker-0", "job-worker-1"), "/etc/dgl/kubexec.sh", "eth0", slots=2)
+    job = mpirun.Job(("/usr/bin/python3", "-m", "x"), 4, remote)
+
+    argv = " ".join(mpirun.argv(job, tmp_path / "hosts"))
+
+    assert mpirun.hostfile(remote) == "job-worker-0 slots=2\njob-worker-1 slots=2\n"
+    for setting in (
+        f"--hostfile {tmp_path}/hosts",
+        "--allow-run-as-root",
+        "--mca plm_rsh_agent /etc/dgl/kubexec.sh",
+        "--mca plm_rsh_no_tree_spawn 1",
+        "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0",
+        "-np 4",
+        "-x OMP_NUM_THREADS=1 /usr/bin/python3 -m x",
+    ):
+        assert setting in argv
+    assert "--oversubscribe" not in argv
+
+
+@pytest.mark.parametrize(("cpus", "oversubscribed"), [(4, False), (2, True)])
+def test_more_ranks_than_processors_are_allowed(cpus: int, oversubscribed: bool) -> None:
+    """Open MPI refuses them otherwise."""
+    argv = mpirun.argv(mpirun.Job(("x",), 4), cpus=cpus)
+
+    assert ("--oversubscribe" in argv) is oversubscribed
+
+
+READS = """
+import os
+if rank := os.environ.get("OMPI_COMM_WORLD_RANK"):
+    from dglrun.formats.chunked import read
+    really = read.edge_blocks
+    def telling(spec, start, stop, *args, **named):
+        with open(os.environ["READ_BY"] + rank, "a") as file:
+            file.write(f"{stop - start}\\n")
+        return really(spec, start, stop, *args, **named)
+    read.edge_blocks = telling
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_each_rank_reads_only_its_share_of_the_edges(tmp_path: Path) -> None:
+    """Together all rows once for the partitioning and once for its score."""
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "sitecustomize.py").write_text(READS)
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "READ_BY": str(tmp_path / "rank-")}
+    flags = ("--mode", "ParMETIS", "--backend", "zoltan", "--num-parts", "2", "--ranks", "3")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, **env)
+
+    assert ended.returncode == 0, ended.stderr
+    read_by = [sum(map(int, (tmp_path / f"rank-{rank}").read_text().split())) for rank in range(3)]
+    total = sum(graph.num_edges)
+    assert sum(read_by) % total == 0
+    assert max(read_by) - min(read_by) <= 2 * sum(read_by) // total
+
+
+def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
+    """Flags that run the ranks under the names of two pods on this machine, joined by interface `lo`.
+
+    Open MPI's daemons get a folder of their own for temporary files, as they have in pods: two that share
+    one now and then stumble over each other's.
+
+    Args:
+        folder: Takes the agent, its log and the hostfile.
+        before: Shell text that the agent runs first, $1 being the pod.
+    """
+    agent, hosts = folder / "agent.sh", folder / "hostfile"
+    agent.write_text(
+        "#!/bin/sh\n"
+        f'echo "$1" >> {folder}/agent.log\n'
+        f"{before}\n"
+        f'export TMPDIR={folder}/"$1"; mkdir -p "$TMPDIR"; shift\n'
+        'exec /bin/sh -c "$*"\n'
+    )
+    agent.chmod(0o755)
+    hosts.write_text("10.0.0.1 30050 job-worker-0 slots=1\n10.0.0.2 30050 job-worker-1 slots=1\n")
+    flags = ("--mode", "DistParMETIS", "--backend", "zoltan", "--num-parts", "2", "--interface", "lo")
+    return (*flags, "--hostfile", str(hosts), "--agent", str(agent))
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
+    """The whole DistParMETIS mode, with an agent that stays on this machine: two names, two folders."""
+    graph = two_communities(tmp_path / "in")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path))
+
+    assert ended.returncode == 0, ended.stderr
+    assert set((tmp_path / "agent.log").read_text().split()) == {"job-worker-0", "job-worker-1"}
+    meta, _ = assignment.load(tmp_path / "out", graph)
+    assert (meta.details["ranks"], meta.details["edge_cut_ratio"] < 0.06) == (2, True)
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ('[ "$1" != job-worker-1 ] || { echo "no such pod" >&2; exit 1; }', "no such pod"),
+        ('[ "$1" != job-worker-1 ] || export OMPI_MCA_orte_tmpdir_base=/dev/null', "/dev/null"),
+    ],
+    ids=["agent", "daemon"],
+)
+def test_a_daemon_that_cannot_start_is_told_at_once(tmp_path: Path, before: str, words: str) -> None:
+    """A detached daemon that fails says nothing, and mpirun would wait for it until the deadline."""
+    two_communities(tmp_path / "in")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path, before))
+
+    assert ended.returncode == 69, ended.stderr
+    assert words in ended.stderr
+    assert "MPI could not be started on job-worker-0, job-worker-1 over interface lo" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_random_heterographs_are_partitioned_and_scored(tmp_path: Path, backend: str, ranks: int) -> None:
+    """Blocks of seven edges, so that every graph takes several rounds of the exchange."""
+    every = {f"{at:02}": toy for at, toy in enumerate(random_toys(20))}
+    for at, (name, toy) in enumerate(every.items()):
+        toy.write(tmp_path / name, chunks=1 + at % 5, fmt=("csv", "parquet", "numpy")[at % 3])
+        (tmp_path / name / "num_parts").write_text(str(toy.parts))
+    program = (
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "tests.unit.dglrun.partitioning.mpi_many",
+        backend,
+        str(tmp_path),
+    )
+
+    code = mpirun.run(mpirun.argv(mpirun.Job(program, ranks, cwd=str(ROOT))), 120)
+
+    assert code == 0
+    for name, toy in every.items():
+        graph = ChunkedGraph.load(tmp_path / name)
+        meta, parts = assignment.load(tmp_path / name / "out", graph)
+        expected = partition_quality.of_assignment(graph, parts, toy.parts).details(graph.ntypes)
+        assert {key: meta.details[key] for key in expected} == expected, name
+
+
+SCOTCH = Path("/usr/lib/x86_64-linux-gnu/libptscotchparmetisv3-7.0.so")
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not SCOTCH.is_file(), reason="no libptscotch (Debian: libptscotch-7.0)")
+def test_parmetis_is_called_as_its_interface_demands(tmp_path: Path) -> None:
+    """PT-Scotch's layer has ParMETIS's interface and is free: it stands in under ParMETIS's file name.
+
+    It knows one weight only, so it is the call and the way of the result that this proves.
+    """
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libparmetis.so.4.0").symlink_to(SCOTCH)
+    errors = SCOTCH.with_name("libptscotcherr-7.0.so")
+    flags = ("--mode", "ParMETIS", "--num-parts", "2", "--ranks", "2", "--balance", "nodes")
+
+    ended = partition(
+        tmp_path / "in",
+        tmp_path / "out",
+        *flags,
+        LD_LIBRARY_PATH=str(tmp_path / "lib"),
+        LD_PRELOAD=str(errors),
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = assignment.load(tmp_path / "out", graph)
+    assert (meta.method, meta.details["library"]) == ("parmetis", "libparmetis.so.4.0")
+    assert meta.details["edge_cut_ratio"] < 0.06
+    assert partition_quality.of_assignment(graph, parts, 2).cut == meta.details["edge_cut"]
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
+def test_ranks_without_a_folder_in_common_each_get_the_whole(tmp_path: Path) -> None:
+    """As worker pods with own disks do: here every rank has its own --out-dir."""
+    graph = two_communities(tmp_path / "in")
+    flags = {
+        "--in-dir": str(tmp_path / "in"), "--metadata-filename": "metadata.json", "--backend": "zoltan",
+        "--num-parts": "3", "--seed": "1", "--balance": "edges", "--imbalance": "1.05",
+    }  # fmt: skip
+    rank = (
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "dglrun.commands.partition_rank",
+        *(word for pair in flags.items() for word in pair),
+    )
+    first = mpirun.argv(mpirun.Job((*rank, "--out-dir", str(tmp_path / "0")), 1, cwd=str(ROOT)), cpus=2)
+
+    code = mpirun.run(
+        (*first, ":", "-np", "1", "-wdir", str(ROOT), *rank, "--out-dir", str(tmp_path / "1")), 60
+    )
+
+    found = [assignment.load(tmp_path / name, graph) for name in ("0", "1")]
+    assert (code, found[0][0]) == (0, found[1][0])
+    assert all((found[0][1][ntype] == found[1][1][ntype]).all() for ntype in graph.ntypes)
+    assert found[0][0].details["ranks"] == 2
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_every_node_has_one_owner(nodes: int, ranks: int) -> None:
+    """And every owner has a node."""
+    layout = Cyclic.of(nodes, ranks)
+
+    owned = [layout.ids(rank) for rank in range(ranks)]
+
+    assert sorted(np.concatenate(owned).tolist()) == list(range(nodes))
+    assert all(len(owned[rank]) == layout.size(rank) for rank in range(ranks))
+    assert all(layout.size(rank) for rank in range(layout.owners))
+    owners, local = layout.locate(np.arange(nodes))
+    assert all(owned[owner][at] == node for node, (owner, at) in enumerate(zip(owners, local, strict=True)))
+    assert layout.starts.tolist() == [sum(map(len, owned[:rank])) for rank in range(layout.owners + 1)]
+
+
+FAKE = """#!{python}
+import glob, os, sys
+if len(sys.argv) != {arguments}:
+    print("usage:", sys.argv[0]); sys.exit(0)
+if int(os.environ["OMPI_COMM_WORLD_RANK"]):
+    sys.exit(0)
+nodes = [line.split() for line in open("graph_nodes.txt")]
+parts = 2
+if {arguments} == 3:
+    for part in range(parts):
+        with open(f"p{{part:03}}-graph_nodes.txt", "w") as file:
+            file.writelines(f"{{n}} {{' '.join(w)}}\\n" for n, w in enumerate(nodes) if n % parts == part)
+else:
+    assert len(open(sys.argv[3]).readlines()) == len(open(sys.argv[4]).readlines()) == 2
+    with open("graph_part.2", "w") as file:
+        file.writelines(f"{{n}} {{n % parts}}\\n" for n in reversed(range(len(nodes))))
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("arguments", [3, 5], ids=["pieces", "lists"])
+def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: int) -> None:
+    """A stand-in with the files and the usage line of each of the two; the real one may not be shipped."""
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "pm_dglpart"
+    program.write_text(FAKE.format(python=sys.executable, arguments=arguments))
+    program.chmod(0o755)
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(program.parent))
+
+    assert ended.returncode == 0, ended.stderr
+    meta, parts = assignment.load(tmp_path / "out", graph)
+    assert meta.method == "pm_dglpart"
+    assert np.concatenate(list(parts.values())).tolist() == [node % 2 for node in range(600)]
+    assert not (tmp_path / "out" / "pm_dglpart").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_work_folder_keeps_what_was_in_it(tmp_path: Path) -> None:
+    """Only a folder of our own inside of it is taken away."""
+    two_communities(tmp_path / "in")
+    program = tmp_path / "pm_dglpart"
+    program.write_text(FAKE.format(python=sys.executable, arguments=3))
+    program.chmod(0o755)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/mine.txt").write_text("kept")
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(
+        tmp_path / "in", tmp_path / "out", *flags, "--work-dir", str(tmp_path / "work"), path=str(tmp_path)
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_program_that_ends_well_without_a_result_has_failed(tmp_path: Path) -> None:
+    """Both real programs end with 0 after a usage line."""
+    two_communities(tmp_path / "in")
+    program = tmp_path / "pm_dglpart"
+    program.write_text("#!/bin/sh\necho usage\n")
+    program.chmod(0o755)
+    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(tmp_path))
+
+    assert ended.returncode == 70
+    assert "pm_dglpart ended with 0 but left no whole result" in ended.stderr
+
+
+@pytest.mark.skipif(library_here("parmetis"), reason="libparmetis is installed")
+def test_an_absent_parmetis_says_what_to_install_and_runs_nothing_else(tmp_path: Path) -> None:
+    """The default of the ParMETIS mode; never silently another back end."""
+    a_toy().write(tmp_path / "in")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", "--mode", "ParMETIS", "--num-parts", "2")
+
+    assert ended.returncode == 69
+    assert "back end parmetis: libparmetis.so.4.0 was not found" in ended.stderr
+    assert "ACCEPT_PARMETIS_LICENSE=yes" in ended.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,74 @@
+"""The followers between the API client and the wait."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dglrun.kube.errors import Forbidden, Unavailable
+from dglrun.kube.pods import Pod
+from dglrun.kube.retry import Backoff
+from dglrun.pod_waiter import follow
+from dglrun.pod_waiter.follow import Followers
+from dglrun.pod_waiter.pod_state import Look
+from tests.unit.dglrun.pod_waiter import builders
+
+SECONDS = 20.0
+
+
+def test_403_is_told_and_asked_again() -> None:
+    """The operator creates the Role after the pods: a refusal is news, but not the end of the watch."""
+    answers: Iterator[Forbidden | Pod] = iter(
+        [Forbidden("not yet"), builders.a_pod(builders.ready("10.0.0.1"))]
+    )
+
+    def following(_name: str) -> Iterator[Pod | None]:
+        answer = next(answers)
+        if isinstance(answer, Forbidden):
+            raise answer
+        yield answer
+        raise Unavailable("enough")
+
+    followers = Followers(following)
+    followers.add("job-worker-0")
+    news = [followers.news.get(timeout=SECONDS) for _ in range(3)]
+
+    assert isinstance(news[0].look, Forbidden)
+    assert isinstance(news[1].look, Look)
+    assert news[1].look.is_ready
+    assert isinstance(news[2].look, Unavailable)
+
+
+def test_403_is_asked_again_for_as_long_as_the_wait_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadlines are those of the wait; a follower has none of its own."""
+    monkeypatch.setattr(follow, "FORBIDDEN", Backoff(first=0.01, longest=0.01))
+
+    answers = iter([*[Forbidden("not yet")] * 20, Unavailable("enough")])
+
+    def following(_name: str) -> Iterator[Pod | None]:
+        raise next(answers)
+        yield None
+
+    followers = Followers(following)
+    followers.add("job-worker-0")
+    news = [followers.news.get(timeout=SECONDS) for _ in range(21)]
+
+    assert all(isinstance(each.look, Forbidden) for each in news[:20])
+    assert isinstance(news[20].look, Unavailable)
+
+
+def test_a_pod_is_followed_once() -> None:
+    """The file is read ten times a second; one watch for each pod is enough."""
+    started: list[str] = []
+
+    def following(name: str) -> Iterator[Pod | None]:
+        started.append(name)
+        yield None
+        raise Unavailable("enough")
+
+    followers = Followers(following)
+    for _ in range(3):
+        followers.add("job-worker-0")
+    for _ in range(2):
+        followers.news.get(timeout=SECONDS)
+
+    assert started == ["job-worker-0"]

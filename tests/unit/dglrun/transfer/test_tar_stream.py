@@ -1,0 +1,140 @@
+"""Streams of files with checksums, in and out."""
+
+import io
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dglrun.transfer.copy import RECEIVE
+from dglrun.transfer.partition_files import Partition, PartitionError
+from dglrun.transfer.tar_stream import Item, PackError, items, pack, unpack
+from tests.support.dglrun_pods import write_partition
+
+names = st.lists(
+    st.text("abz .é-", min_size=1, max_size=5).filter(lambda n: n.strip(". ")), min_size=1, max_size=3
+)
+trees = st.dictionaries(names.map("/".join), st.binary(max_size=3000), max_size=6).filter(
+    lambda tree: not any(b.startswith(a + "/") for a in tree for b in tree)
+)
+
+
+def write_tree(folder: Path, tree: dict[str, bytes]) -> None:
+    """Files with their content."""
+    for name, content in tree.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def read_tree(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def packed(folder: Path) -> bytes:
+    """A folder as a stream."""
+    stream = io.BytesIO()
+    pack(items(folder), stream)
+    return stream.getvalue()
+
+
+@settings(deadline=None)  # files and processes on a busy machine
+@given(trees)
+def test_what_is_packed_is_unpacked(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes]) -> None:
+    """Names with blanks, empty files, empty folders: the same files arrive."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
+    write_tree(source, tree)
+
+    names = unpack(io.BytesIO(packed(source)), target)
+
+    assert read_tree(target) == tree
+    assert names == sorted(tree)
+
+
+@settings(deadline=None)  # files and processes on a busy machine
+@given(trees.filter(bool))
+def test_a_shell_with_tar_and_sha256sum_takes_it_too(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes]
+) -> None:
+    """The receiving end in a container without Python of ours."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
+    write_tree(source, tree)
+    entries = sorted({name.split("/")[0] for name in tree})
+
+    done = subprocess.run(
+        [*RECEIVE, str(target), *entries], input=packed(source), capture_output=True, check=False
+    )
+
+    assert done.returncode == 0, done
+    assert done.stdout.decode().splitlines()[-1] == "whole"
+    assert read_tree(target) == tree
+
+
+@settings(deadline=None)  # files and processes on a busy machine
+@given(data=st.data())
+def test_a_changed_stream_never_passes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """A flipped byte within a file's content, or a cut before the end: refused, and nothing is left."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
+    write_tree(source, {"a/b": b"x" * 700, "c": b"y" * 1500})
+    stream = bytearray(packed(source))
+    if data.draw(st.booleans()):
+        at = data.draw(st.sampled_from([n for n, byte in enumerate(stream) if byte in b"xy" and n > 512]))
+        stream[at] ^= data.draw(st.integers(1, 255))
+    else:
+        del stream[data.draw(st.integers(0, 3500)) :]
+
+    with pytest.raises(PackError):
+        unpack(io.BytesIO(bytes(stream)), target)
+
+    assert list(target.iterdir()) == []
+
+
+def test_a_name_that_leads_out_is_refused(tmp_path: Path) -> None:
+    """A stream may write below its target only."""
+    (tmp_path / "f").write_text("x")
+    stream = io.BytesIO()
+    pack([Item(tmp_path / "f", "../f")], stream)
+
+    with pytest.raises(PackError, match="within the folder"):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+
+def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
+    """The user's disk is to blame, not the stream."""
+    with pytest.raises(PackError, match="gone: cannot be read whole"):
+        pack([Item(tmp_path / "gone", "gone")], io.BytesIO())
+
+
+def test_a_name_that_no_list_of_sums_can_hold_is_refused(tmp_path: Path) -> None:
+    """sha256sum would escape it."""
+    (tmp_path / "a\nb").touch()
+
+    with pytest.raises(PackError, match="line breaks"):
+        items(tmp_path)
+
+
+def test_a_part_has_its_own_files_and_the_json_last(tmp_path: Path) -> None:
+    """Part i goes to worker i, with the partition book; nothing of other parts."""
+    write_partition(tmp_path, 3, "g")
+    (tmp_path / "part1" / "orig_nids.dgl").touch()
+
+    partition = Partition.read(tmp_path / "g.json", 3)
+
+    own = [f"part1/{name}" for name in ("edge_feat.dgl", "graph.dgl", "node_feat.dgl", "orig_nids.dgl")]
+    assert [item.name for item in partition.files(1)] == [*own, "g.json"]
+    assert partition.all_files()[-1].name == "g.json"
+    assert len(partition.all_files()) == 11
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside"])
+def test_a_part_outside_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
+    """It would not be there on the worker."""
+    write_partition(tmp_path, 1, "g")
+    config = tmp_path / "g.json"
+    config.write_text(config.read_text().replace("part0/graph.dgl", path))
+
+    with pytest.raises(PartitionError, match="expected a path within"):
+        Partition.read(config, 1)

@@ -1,0 +1,273 @@
+"""Real DGL trainings on two workers: network namespaces with an address and a /dev/shm of their own.
+
+The same in pods is the business of tests/e2e; this one needs root and DGL, no cluster, and two minutes.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.dglrun_pods import ROOT, Done, Pods, eventually, read_until
+from tests.support.heterographs import Toy
+from tests.unit.dglrun.conftest import PodsOf
+
+pytestmark = [
+    pytest.mark.dgl,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+SCRIPTS = ROOT / "tests" / "e2e" / "scripts"
+PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
+SUBNET = f"10.213.{os.getpid() % 250}"
+"""Of this process: a killed run leaves its bridge behind, and two of one address lead nowhere."""
+IPS = (f"{SUBNET}.1", f"{SUBNET}.2")
+LIMIT = 10.0
+
+LAUNCHER = f"{SUBNET}.254"
+
+WRAP = """#!/bin/sh
+# A worker's command has what it has in a pod: a network and a host name of its own, its own shared memory,
+# temporary files and {root}/ws. Two MPI daemons of one host name and one such folder write into each other's.
+pod=$1; shift
+case $pod in *-worker-*) ;; *) exec "$@" ;; esac
+export TMPDIR="{root}/tmp.$pod"
+mkdir -p "{root}/$pod/ws" "$TMPDIR"
+enter='hostname "$2" && mount --bind "$0" /dev/shm && mount --bind "$1" {root}/ws && shift 2 && exec "$@"'
+exec ip netns exec {prefix}${{pod##*-}} unshare -m --uts \\
+    sh -c "$enter" "{root}/shm.$pod" "{root}/$pod/ws" "$pod" "$@"
+"""
+
+KUBEXEC = """#!/bin/sh
+# As the operator's: POD COMMAND..., where a shell in the pod reads the command.
+pod=$1; shift
+exec "$(dirname "$0")/wrap" "$pod" /bin/sh -c "$*"
+"""
+
+
+def remove_strays() -> None:
+    """Take down what killed runs left: bridges `d<pid>` and namespaces `dglrun<pid>-<n>`."""
+    for path in (*Path("/sys/class/net").glob("d*"), *Path("/run/netns").glob("dglrun*-*")):
+        found = re.fullmatch(r"(?:d|dglrun)(\d+)(-\d+)?", path.name)
+        if found and not Path("/proc", found[1]).exists():
+            kind = ("netns", "del") if found[2] else ("link", "del")
+            subprocess.run(["ip", *kind, path.name], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    """Two namespaces on a bridge of this machine; gives the prefix of their names."""
+    prefix, bridge = f"dglrun{os.getpid()}-", f"d{os.getpid()}"
+    remove_strays()
+
+    def ip(*argv: str) -> None:
+        subprocess.run(["ip", *argv], check=True, capture_output=True)
+
+    ip("link", "add", bridge, "type", "bridge")
+    try:
+        ip("addr", "add", f"{LAUNCHER}/24", "dev", bridge)
+        ip("link", "set", bridge, "up")
+        for index, address in enumerate(IPS):
+            name, ends = f"{prefix}{index}", (f"v{os.getpid()}-{index}", f"w{os.getpid()}-{index}")
+            ip("netns", "add", name)
+            ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+            ip("link", "set", ends[0], "master", bridge)
+            ip("link", "set", ends[0], "up")
+            ip("link", "set", ends[1], "netns", name)
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", ends[1])
+            ip("-n", name, "link", "set", ends[1], "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield prefix
+    finally:
+        for index in (0, 1):
+            subprocess.run(["ip", "netns", "del", f"{prefix}{index}"], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+
+
+@pytest.fixture
+def workers(pods_of: PodsOf, network: str) -> Pods:
+    """Two workers in their namespaces, nothing partitioned yet."""
+    found = pods_of(ips=IPS)
+    (found.root / "ws").mkdir()
+    for name in found.names:
+        (found.root / f"shm.{name}").mkdir()
+    for name, text in (("wrap", WRAP), ("kubexec.sh", KUBEXEC)):
+        script = found.root / name
+        script.write_text(text.format(prefix=network, root=found.root) if name == "wrap" else text)
+        script.chmod(0o755)
+    return found
+
+
+@pytest.fixture
+def pods(workers: Pods) -> Pods:
+    """Two workers whose parts the real partition script has made and delivered."""
+    script = str(SCRIPTS / "partition_tiny.py")
+    args = ("-g", "tiny", "--num-partitions", "2", "--partition-entry-point", script, *PLACES)
+    done = workers.run(*args, phase="Partitioner", where="partitioner")
+    assert done.code == 0, done.output
+    assert "tiny: 2 parts: holds" in done.output
+    quality = workers.quality()
+    assert quality
+    assert (quality["numParts"], quality["verified"]) == (2, True)
+    return workers
+
+
+def flags(*more: str) -> tuple[str, ...]:
+    """A command line that trains on the tiny graph."""
+    return ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"), *PLACES, *more)
+
+
+def segments(pods: Pods) -> list[str]:
+    """Shared memory that is left on the workers."""
+    return [path.name for name in pods.names for path in (pods.root / f"shm.{name}").iterdir()]
+
+
+def pid_of(said: str, who: str) -> int:
+    """The process id that the log tells."""
+    found = re.search(rf"\[{who}\] started \(process (\d+)", said)
+    assert found, said
+    return int(found[1])
+
+
+def ended_within(pods: Pods, process: "subprocess.Popen[str]") -> Done:
+    """The end of a run after its failure, in time and with nothing left."""
+    start = time.monotonic()
+    done = pods.finish(process)
+    assert time.monotonic() - start < LIMIT
+    assert segments(pods) == []
+    assert pods.processes() == {}
+    return done
+
+
+def test_all_ranks_train_one_model_each_on_its_part(pods: Pods) -> None:
+    """World size, part and hash of the final parameters of each rank; two servers, samplers, output."""
+    done = pods.run(*flags("--num-trainers", "2", "--num-samplers", "1", "--num-servers", "2"))
+
+    assert done.code == 0, done.output
+    told = re.findall(
+        r"\[worker-(\d) trainer (\d)\] rank (\d) of 4: part (\d), \d+ training nodes, parameters (\w+)",
+        done.output,
+    )
+    assert sorted(line[:4] for line in told) == [
+        ("0", "0", "0", "0"),
+        ("0", "1", "1", "0"),
+        ("1", "0", "2", "1"),
+        ("1", "1", "3", "1"),
+    ]
+    assert len({line[4] for line in told}) == 1
+    assert (pods.launcher / "ws/output/model.pt").stat().st_size > 500
+    assert segments(pods) == []
+
+
+@pytest.mark.parametrize(
+    ("do", "code", "words"), [("raise", 1, "RuntimeError: told to raise"), ("exit", 7, "")]
+)
+def test_a_rank_that_raises_or_leaves_ends_the_run(pods: Pods, do: str, code: int, words: str) -> None:
+    """DGL alone would hang in its exit barrier until somebody kills it (dgl-runtime.md section 8)."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", do, "--rank", "1")) as process:
+        read_until(process, f"rank 1 does {do}")
+        done = ended_within(pods, process)
+
+    assert done.code == code
+    assert done.message.startswith(f"dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code {code}")
+    assert words in done.message
+
+
+@pytest.mark.parametrize("who", ["trainer 0", "server 0"])
+def test_a_killed_process_ends_the_run(pods: Pods, who: str) -> None:
+    """The others would wait without limit; the culprit is told, not those that lost it."""
+    with pods.started(*flags("--", "--do", "hang")) as process:
+        said = read_until(process, "rank 1 does hang")
+        os.kill(pid_of(said, f"worker-1 {who}"), signal.SIGKILL)
+        done = ended_within(pods, process)
+
+    assert done.code == 137
+    assert f"job-worker-1: {who}" in done.message.splitlines()[0]
+
+
+def test_a_killed_sampler_ends_the_run(pods: Pods) -> None:
+    """Its trainer would wait half an hour for a batch."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", "hang")) as process:
+        said = read_until(process, "rank 1 does hang")
+        trainer = pid_of(said, "worker-1 trainer 0")
+        os.kill(eventually("a sampler", lambda: _sampler_of(trainer)), signal.SIGKILL)
+        done = ended_within(pods, process)
+
+    assert done.code == 137
+    assert "job-worker-1: sampler of trainer 0 (rank 1)" in done.message
+
+
+def test_sigterm_leaves_no_process_and_no_segment(pods: Pods) -> None:
+    """DGL's segments are there while it trains and gone afterwards."""
+    with pods.started(*flags("--num-samplers", "1", "--", "--do", "hang")) as process:
+        read_until(process, "rank 1 does hang")
+        assert any(name.startswith("tiny") for name in segments(pods))
+
+        process.send_signal(signal.SIGTERM)
+        done = ended_within(pods, process)
+
+    assert done.code == 143
+
+
+@pytest.mark.mpi
+def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
+    """DistParMETIS: MPI ranks on the workers, each of which ends with its own part; then DGL trains."""
+    write_ring(workers.root / "chunks")
+    hostfile = workers.root / "hostfile"
+    lines = [f"{ip} 30050 {pod} slots=1\n" for ip, pod in zip(IPS, workers.names, strict=True)]
+    hostfile.write_text("".join(lines))
+    workspace = str(workers.root / "ws")
+    args = ("--workspace", workspace, "--chunked-graph", str(workers.root / "chunks"))
+    mpi = ("--partition-backend", "zoltan", "--interface", f"{SUBNET}.0/24")
+    env = {
+        "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
+        "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
+        "DGL_OPERATOR_KUBEXEC_PATH": str(workers.root / "kubexec.sh"),
+    }
+    train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
+
+    with workers.started(*train, *args, *mpi, **env) as process:
+        done = workers.finish(process, seconds=240)
+
+    assert done.code == 0, done.output
+    told = re.findall(r"rank (\d) of 2: part (\d), \d+ training nodes, parameters (\w+)", done.output)
+    assert sorted(line[:2] for line in told) == [("0", "0"), ("1", "1")]
+    assert len({line[2] for line in told}) == 1
+    for index in (0, 1):
+        work = workers.worker(index) / "ws" / "workload"
+        assert (work / f"part{index}" / "graph.dgl").is_file()
+        assert not (work / f"part{1 - index}" / "graph.dgl").exists()
+    quality = workers.quality()
+    assert quality
+    assert (quality["method"], quality["numParts"], quality["verified"]) == ("zoltan", 2, True)
+    assert (workers.root / "ws/output/model.pt").is_file()
+
+
+def write_ring(folder: Path) -> None:
+    """The graph of partition_tiny.py in chunks."""
+    nodes = 400
+    here = np.arange(nodes)
+    pairs = np.concatenate([np.stack([here, (here + step) % nodes], axis=1) for step in (1, 2, 17)])
+    labels = here * 4 // nodes
+    masks = {"train_mask": here % 4 < 2, "val_mask": here % 4 == 2, "test_mask": here % 4 == 3}
+    features = np.eye(8, dtype=np.float32)[labels]
+    data = {"_N": {"features": features, "labels": labels, **masks}}
+    edges = {"_N:_E:_N": np.concatenate([pairs, pairs[:, ::-1]])}
+    Toy({"_N": nodes}, edges, {"_N": labels % 2}, 2, data, name="tiny").write(folder, chunks=3)
+
+
+def _sampler_of(trainer: int) -> int | None:
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rsplit(") ", 1)[1].split()[1])
+            if parent == trainer and b"spawn_main" in (path / "cmdline").read_bytes():
+                return int(path.name)
+        except OSError:
+            continue
+    return None

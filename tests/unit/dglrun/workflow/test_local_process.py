@@ -1,0 +1,43 @@
+"""A command on this pod: passed on, told truly, and ended with all that it has started."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dglrun.errors import RunError
+from dglrun.workflow import local_process
+from dglrun.workflow.steps import Run
+from tests.cluster.daemons import running
+from tests.support.dglrun_pods import eventually
+
+STUBBORN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open(sys.argv[1], "w").write(str(child.pid))
+print("working", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_command_past_its_deadline_is_ended_with_its_children(tmp_path: Path) -> None:
+    """124, with its last words; nothing of it stays, and it is not waited for."""
+    child = tmp_path / "pid"
+    step = Run((sys.executable, "-c", STUBBORN, str(child)), title="partitioning", seconds=4.0)
+    start = time.monotonic()
+
+    with pytest.raises(RunError, match=r"partitioning had not ended after 4 s") as failure:
+        local_process.run(step, lambda line: None)
+
+    assert (failure.value.code, failure.value.words) == (124, "working")
+    assert time.monotonic() - start < 30
+    eventually("the child's end", lambda: not running(int(child.read_text())))
+
+
+def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
+    """Its own code is told, whatever the deadline."""
+    step = Run((sys.executable, "-c", "raise SystemExit(7)"), title="partitioning", seconds=60)
+
+    with pytest.raises(RunError, match=r"partitioning ended with exit code 7"):
+        local_process.run(step, lambda line: None)

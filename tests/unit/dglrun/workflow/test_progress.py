@@ -1,0 +1,68 @@
+"""What a run reports of itself reaches the ConfigMap in order, and never harms the run."""
+
+import json
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from dglrun.kube.errors import Unavailable
+from dglrun.workflow.progress import Reporter
+
+SECONDS = 20.0
+
+
+class SlowConfigMaps:
+    """Takes the first report only when it is told to."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Note the stage."""
+        self.is_asked.set()
+        assert self.may_answer.wait(SECONDS)
+        self.stages.append(json.loads(data["progress.json"])["stage"])
+
+
+class NoConfigMaps:
+    """An API server that is away."""
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Refuse."""
+        raise Unavailable("the API server does not answer")
+
+
+def test_the_success_of_a_run_is_the_last_thing_reported() -> None:
+    """It follows a report that is still on its way, and the run waits until it arrived."""
+    cluster = SlowConfigMaps()
+    reporter = Reporter(cluster, "job-report")
+    reporter.stage("Collecting", "bring the output here")
+    assert cluster.is_asked.wait(SECONDS)
+    completing = threading.Thread(target=reporter.complete, args=("done",))
+    completing.start()
+
+    cluster.may_answer.set()
+    completing.join(SECONDS)
+
+    assert not completing.is_alive()
+    assert cluster.stages == ["Collecting", "Completed"]
+
+
+def test_a_success_that_cannot_be_reported_is_only_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The training has ended well whether or not the API server takes the report."""
+    reporter = Reporter(NoConfigMaps(), "job-report")
+
+    reporter.complete("done")
+
+    assert "note: progress is not reported: the API server does not answer" in capsys.readouterr().out
+
+
+def test_a_run_outside_of_a_job_reports_nothing() -> None:
+    """Without a report ConfigMap the end of a run waits for nothing."""
+    cluster = SlowConfigMaps()
+
+    Reporter(cluster, None).complete("done")
+
+    assert not cluster.is_asked.is_set()

@@ -1,0 +1,108 @@
+"""Which failure is told when several come together, and how it is told."""
+
+from pathlib import Path
+
+import pytest
+
+from dglrun.__main__ import MESSAGE_BYTES, workflow
+from dglrun.agent.exit_status import Failure
+from dglrun.transfer.kubectl import Kubectl, is_trouble
+from dglrun.workflow.root_cause import Blamed, culprit, error_of
+
+RESET = (
+    "Traceback\nRuntimeError: [gloo/transport/tcp/pair.cc] Read error [10.0.0.2]: Connection reset by peer"
+)
+
+
+def failure(
+    pod: str, time: float, code: int = 1, words: str = "ValueError: x", who: str = "trainer 0"
+) -> Blamed:
+    """A failure on a worker."""
+    return Blamed(pod, Failure(who, code, f"ended with exit code {code}", words, 1, time), time)
+
+
+def test_the_first_failure_is_the_culprit() -> None:
+    """Later ones are its consequences, whatever they say."""
+    first, later = failure("a", 10.0), failure("b", 12.0, 137)
+
+    assert culprit([later, first]) == first
+
+
+@pytest.mark.parametrize(("code", "words"), [(137, ""), (1, "ValueError: bad batch"), (7, "sys.exit(7)")])
+def test_a_lost_peer_is_a_consequence_even_when_told_first(code: int, words: str) -> None:
+    """Clocks of nodes differ: within a second the one that speaks of a lost peer did not begin it."""
+    consequence, cause = failure("a", 10.0, 1, RESET), failure("b", 10.4, code, words)
+
+    assert culprit([consequence, cause]) == cause
+
+
+def test_a_lost_peer_alone_is_told() -> None:
+    """Nothing better is known."""
+    alone = failure("a", 10.0, 1, RESET)
+
+    assert culprit([alone]) == alone
+    assert culprit([alone, failure("b", 12.0)]) == alone
+
+
+def test_the_supervisors_own_end_is_blamed_last() -> None:
+    """A worker that could not be reached any more was ended by what ended the others."""
+    lost, cause = failure("a", 10.0, 75, "", "supervisor"), failure("b", 10.2)
+
+    assert culprit([lost, cause]) == cause
+
+
+def test_the_message_names_the_others_briefly() -> None:
+    """Worker, rank, code of the culprit first; some of the rest after it."""
+    failures = [failure(f"w{n}", 10.0 + n, n + 1) for n in range(12)]
+
+    error = error_of(failures)
+
+    assert error.code == 1
+    assert str(error).startswith("w0: trainer 0 (rank 1) ended with exit code 1 [then w1: ")
+    assert "w4" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "trouble"),
+    [
+        ("Error from server (TooManyRequests): too many requests", True),
+        ("Error from server: error dialing backend: dial tcp 10.0.0.3:10250: i/o timeout", True),
+        ("The connection to the server 10.0.0.1:443 was refused - connection refused", True),
+        ("command terminated with exit code 1", False),
+        ('Error from server (Forbidden): pods "x" is forbidden', False),
+        ("OCI runtime exec failed: no such file", False),
+    ],
+)
+def test_the_worlds_troubles_are_told_from_ours(words: str, trouble: bool) -> None:
+    """Only the first kind is tried again."""
+    assert is_trouble(words) is trouble
+
+
+def test_an_exec_is_a_list_of_words() -> None:
+    """No shell reads it: blanks, quotes and dollar signs arrive as they are."""
+    argv = Kubectl("/opt/kube/kubectl", "ns").exec("job-worker-0", "main", "python3", "a b", "$HOME")
+
+    assert argv == (
+        *("/opt/kube/kubectl", "exec", "-i", "-n", "ns", "job-worker-0", "-c", "main", "--"),
+        *("python3", "a b", "$HOME"),
+    )
+
+
+def test_a_termination_message_keeps_its_head_and_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """4 KiB at most: the first line says what failed, the end is nearest to the cause."""
+    log = tmp_path / "log"
+    log.touch()
+    script = tmp_path / "x.py"
+    script.write_text("for n in range(20): print('é' * 500, n)\nraise RuntimeError('the cause')\n")
+    monkeypatch.setenv("DGL_OPERATOR_PHASE_ENV", "Launcher_Workload")
+
+    code = workflow(["--train-entry-point", str(script), "--workspace", str(tmp_path)], log=log)
+
+    message = log.read_bytes()
+    assert code == 1
+    assert len(message) <= MESSAGE_BYTES
+    assert message.decode().startswith("dglrun: " + str(script))
+    assert message.decode().endswith("RuntimeError: the cause\n")
+    assert capfd.readouterr().err.endswith("RuntimeError: the cause\n")

@@ -1,0 +1,425 @@
+"""A whole launch with real supervisors and processes; only kubectl and the API server are stood in for."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from tests.support.dglrun_pods import Pods, eventually, read_until
+from tests.unit.dglrun.conftest import PodsOf
+
+PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
+LIMIT = 10.0
+"""Seconds in which everything has to be stopped after a failure."""
+
+TRAIN = """
+import atexit, os, sys, time
+from pathlib import Path
+if os.environ["DGL_ROLE"] == "server":
+    Path("../shm/segment-" + Path.cwd().name).write_text("memory")
+    while not list(Path("..").glob("over")):
+        time.sleep(0.05)
+    sys.exit()
+rank = int(os.environ["RANK"])
+"""
+HANG = """
+atexit.register(time.sleep, 600)  # as DGL's exit barrier does
+print("rank", rank, "hangs", flush=True)
+def hang():
+    time.sleep(600)
+"""
+GOOD = """
+print("rank", rank, "of", os.environ["WORLD_SIZE"], sys.argv[1:])
+time.sleep(0.3)
+Path("../over").touch()
+"""
+
+
+def flags(script: str, *more: str) -> tuple[str, ...]:
+    """A command line that trains with a script."""
+    return ("-g", "tiny", "--train-entry-point", script, *PLACES, *more)
+
+
+def test_a_good_training_ends_with_0_and_its_output_is_here(pods: Pods) -> None:
+    """Parts and addresses reach the workers, rank 0's files come back, supervisors leave."""
+    script = pods.script(
+        TRAIN + GOOD + 'if rank == 0: Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")\n'
+    )
+
+    done = pods.run(*flags(script, "--num-epochs", "3", "--", "--lr", "0.1"))
+
+    assert done.code == 0, done.output
+    assert done.message == ""
+    assert (pods.launcher / "ws/output/model.pt").read_text() == "weights"
+    for index in (0, 1):
+        work = pods.worker(index) / "ws/workload"
+        assert (work / f"part{index}/graph.dgl").read_text().startswith(f"{index} graph.dgl")
+        assert not (work / f"part{1 - index}").exists()
+        assert (pods.worker(index) / "ws/hostfile_revised").read_text() == "127.0.0.1 30050\n" * 2
+        given = (
+            "['--graph_name', 'tiny', '--ip_config', 'ws/hostfile_revised', "
+            "'--part_config', 'ws/workload/tiny.json', '--num_epochs', '3', '--lr', '0.1']"
+        )
+        assert f"[worker-{index} trainer 0] rank {index} of 2 {given}" in done.output
+    assert list((pods.root / "shm").iterdir()) == []
+    assert pods.processes() == {}
+
+
+def test_the_log_has_the_phases_of_2021(pods: Pods) -> None:
+    """Phase lines, rules and seconds are as people's scripts know them."""
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    said = re.sub(r"[\d.]+ seconds", "N seconds", done.output)
+    for number, title in ((3, "dispatch partitions"), (4, "revise hostfile"), (5, "launch the training")):
+        assert f"Phase {number}/5: {title}\n----------\n" in said
+        assert f"----------\nPhase {number}/5 finished\nPhase : N seconds\n" in said
+    assert said.endswith("Total : N seconds\n")
+
+
+def test_a_single_worker_works(pods_of: PodsOf) -> None:
+    """One worker, two trainers, two servers: ranks and world size are right."""
+    pods = pods_of(workers=1)
+    pods.give_partition()
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD), "--num-trainers", "2", "--num-servers", "2"))
+
+    assert done.code == 0, done.output
+    assert "[worker-0 trainer 0] rank 0 of 2" in done.output
+    assert "[worker-0 trainer 1] rank 1 of 2" in done.output
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "words"),
+    [
+        ('raise RuntimeError("told to raise")', 1, "RuntimeError: told to raise"),
+        ("print('before the end'); sys.exit(7)", 7, "before the end"),
+        ("raise SystemExit('no data here')", 1, "no data here"),
+        ("os.kill(os.getpid(), 9)", 137, "rank 1 hangs"),
+        ("os.abort()", 134, "rank 1 hangs"),
+    ],
+)
+def test_the_first_rank_that_fails_ends_the_run(pods: Pods, how: str, code: int, words: str) -> None:
+    """Code, worker, rank and last words are told; exit handlers that hang do not matter (defect 1)."""
+    fails = f"if rank == 1:\n    print('now', flush=True)\n    {how}\n"
+    script = pods.script(TRAIN + HANG + f"time.sleep(0.2)\n{fails}hang()\n")
+
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] now")
+        done = pods.finish(process)
+
+    assert done.code == code, done.output
+    assert done.seconds < LIMIT
+    first, *rest = done.message.splitlines()
+    assert first.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code " + str(code))
+    assert words in "\n".join(rest)
+    assert done.output.endswith(done.message)
+    assert "Phase 5/5 error raised" in done.output
+    assert pods.processes() == {}
+    assert list((pods.root / "shm").iterdir()) == []
+
+
+def test_a_server_that_is_killed_fails_the_run(pods: Pods) -> None:
+    """Trainers would wait without limit for a server that is gone (decision 11)."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script)) as process:
+        said = read_until(process, "[worker-1 server 0] started")
+        said += read_until(process, "rank 1 hangs")
+        pid = re.search(r"\[worker-1 server 0\] started \(process (\d+)\)", said)
+        assert pid
+
+        os.kill(int(pid[1]), signal.SIGKILL)
+        done = pods.finish(process)
+
+    assert done.code == 137
+    assert done.seconds < LIMIT
+    assert done.message.startswith("dglrun: job-worker-1: server 0 ended with exit code 137 (SIGKILL)")
+
+
+def test_a_server_that_never_serves_fails_the_run(pods: Pods) -> None:
+    """A script that does not call initialize would leave the trainers waiting for ever."""
+    script = pods.script("import os, time\nif os.environ['DGL_ROLE'] == 'client': time.sleep(600)\n")
+
+    done = pods.run(*flags(script))
+
+    assert done.code == 1
+    assert "server 0 ended with exit code 1" in done.message
+    assert "must call dgl.distributed.initialize" in done.message
+
+
+@pytest.mark.parametrize("how", ["os.kill(os.getpid(), 9)", "raise ValueError('bad batch')", "sys.exit(5)"])
+def test_a_sampler_that_dies_fails_the_run(pods: Pods, how: str) -> None:
+    """A spawned child of a trainer that ends badly is noticed although its parent never asks."""
+    script = pods.script(
+        "import multiprocessing, os, sys, time\n"
+        "if os.environ['DGL_ROLE'] == 'server':\n    time.sleep(600)\n"
+        f"def sample():\n    time.sleep(1)\n    {how}\n"
+        "if __name__ == '__main__':\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        multiprocessing.get_context('spawn').Process(target=sample, daemon=True).start()\n"
+        "    time.sleep(600)\n"
+    )
+
+    done = pods.run(*flags(script))
+
+    assert done.code == {"o": 137, "r": 1, "s": 5}[how[0]], done.output
+    assert done.message.startswith("dglrun: job-worker-1: sampler of trainer 0 (rank 1)")
+    if how.startswith("raise"):
+        assert "ValueError: bad batch" in done.message
+
+
+def test_a_script_that_is_missing_is_said(pods: Pods) -> None:
+    """The message names the script; nothing hangs."""
+    done = pods.run(*flags("code/none.py"))
+
+    assert done.code == 2
+    assert "code/none.py" in done.message
+
+
+def test_sigterm_stops_everything(pods: Pods) -> None:
+    """Exit code 143, no process, no segment on the workers that live on (defect 24)."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "hangs")
+        eventually("segments", lambda: len(list((pods.root / "shm").iterdir())) == 2)
+
+        process.send_signal(signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143
+    assert done.seconds < LIMIT
+    assert "ended by SIGTERM" in done.message
+    assert pods.processes() == {}
+    assert list((pods.root / "shm").iterdir()) == []
+
+
+def test_a_lost_stream_is_not_a_lost_trainer(pods: Pods) -> None:
+    """The stream breaks, the training goes on, no line of output is missed, the run ends well."""
+    count = "for n in range(30):\n    print('step', n, flush=True)\n    time.sleep(0.1)\n"
+    script = pods.script(TRAIN + count + GOOD)
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] step 3")
+        pods.break_streams(1)
+        said = read_until(process, "[worker-1 supervisor] the stream broke")
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    steps = re.findall(r"\[worker-1 trainer 0\] step (\d+)", said + done.output)
+    assert [int(n) for n in steps] == list(range(4, 30))
+
+
+def test_a_flood_of_output_harms_nothing(pods: Pods) -> None:
+    """More lines than can be printed in a lease: none is lost, the order holds, the workers hear of us."""
+    flood = "for n in range(60_000): print('line', n)\n"
+    script = pods.script(TRAIN + flood + GOOD)
+
+    done = pods.run(*flags(script, "--lease", "5"))
+
+    assert done.code == 0, done.output[-2000:]
+    for index in (0, 1):
+        told = re.findall(rf"\[worker-{index} trainer 0\] line (\d+)\n", done.output)
+        assert [int(n) for n in told] == list(range(60_000))
+
+
+def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
+    """Killed without a word, it stops renewing the lease: the workers end all by themselves."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script, "--lease", "3")) as process:
+        read_until(process, "hangs")
+        process.kill()
+
+    eventually("nothing runs", lambda: not pods.processes(), 15)
+    assert list((pods.root / "shm").iterdir()) == []
+
+
+def test_a_new_launcher_never_mixes_with_remains(pods: Pods) -> None:
+    """The supervisors of a launcher that was lost are ended before a new run begins."""
+    script = pods.script(TRAIN + HANG + "hang()\n", "first.py")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "hangs")
+        process.kill()
+    second = pods.script(TRAIN + GOOD, "second.py")
+
+    done = pods.run(*flags(second))
+
+    assert done.code == 0, done.output
+    assert "ended the supervisor of an earlier run" in done.output
+    assert not [line for line in pods.processes().values() if "first.py" in line]
+
+
+def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
+    """Without its supervisor a trainer must not live on; the run fails and names the worker."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 hangs")
+        os.kill(int((pods.worker(1) / "ws/.dglrun/lock").read_text()), signal.SIGKILL)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert "job-worker-1: supervisor no supervisor runs on this worker" in done.message
+
+
+def test_a_worker_that_is_deleted_fails_the_run(pods: Pods) -> None:
+    """The stream breaks and the API server knows the pod no more: the loss is told at once (defect 20)."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script, "--lease", "3")) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 hangs")
+        pods.write_cluster(job_worker_1=None)
+        pods.worker(1).rename(pods.root / "gone")
+        pods.break_streams(1)
+        done = pods.finish(process)
+
+    assert done.code == 75
+    assert done.seconds < LIMIT
+    assert "job-worker-1" in done.message
+    assert "does not exist" in done.message
+
+
+def test_a_worker_without_an_address_is_waited_for(pods: Pods) -> None:
+    """No hostfile with holes, no launch without all addresses (defects 11, 12)."""
+    pods.write_cluster(job_worker_1={"phase": "Pending"})
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD), "--start-timeout", "1"))
+
+    assert done.code == 124
+    assert "job-worker-1 has no IP" in done.message
+    assert not (pods.root / "execs").exists()
+
+
+def test_an_address_that_is_not_the_pods_is_refused(pods: Pods) -> None:
+    """DGL would silently take the process for machine 0 (defect 14)."""
+    pods.write_cluster(job_worker_1={"phase": "Running", "podIP": "10.1.2.3"})
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 69
+    assert "pod IP 10.1.2.3 is on no interface of this pod" in done.message
+
+
+def test_a_partition_for_another_number_of_workers_is_refused(pods_of: PodsOf) -> None:
+    """Nothing is sent; both numbers are named."""
+    pods = pods_of(workers=2)
+    pods.give_partition(parts=3)
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 65
+    assert "num_parts: expected 2, found 3" in done.message
+    assert not (pods.root / "execs").exists()
+
+
+def test_parts_are_sent_side_by_side(pods_of: PodsOf) -> None:
+    """No copy waits for another one: each receiver sees the other begin before it ends (defect 19)."""
+    pods = pods_of(workers=4)
+    pods.give_partition()
+    together = pods.root / "before_exec"
+    together.write_text(
+        '#!/bin/sh\n[ "$2" = sh ] || exit 0\ntouch "../begun.$1"\n'
+        "for _ in $(seq 200); do [ $(ls .. | grep -c begun) = 4 ] && exit 0; sleep 0.05; done; exit 1\n"
+    )
+    together.chmod(0o755)
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 0, done.output
+
+
+def test_an_output_that_only_another_worker_has_comes_too(pods: Pods) -> None:
+    """DGL's rank 0 need not be torch's: who saved decides (dgl-runtime.md section 6)."""
+    save = 'if rank == 1: Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")\n'
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    assert done.code == 0, done.output
+    assert (pods.launcher / "ws/output/model.pt").read_text() == "weights"
+
+
+def test_servers_that_outlive_the_trainers_are_stopped(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainers' good end holds; the log says so."""
+    script = pods.script(TRAIN + "print('rank', rank)\n")
+    main = pods.root / "patience.py"
+    main.write_text(
+        "import dglrun.workflow.training, runpy\ndglrun.workflow.training.SERVERS_SECONDS = 1\n"
+        "runpy.run_module('tests.support.dglrun_main', run_name='__main__')\n"
+    )
+    monkeypatch.setattr("tests.support.dglrun_pods.MAIN", (str(main),))
+
+    done = pods.run(*flags(script))
+
+    assert done.code == 0, done.output
+    assert "servers outlived the trainers and are stopped" in done.output
+    assert pods.processes() == {}
+
+
+def test_progress_is_reported_and_its_failure_is_harmless(pods: Pods) -> None:
+    """The report has the stages in order, success last; without an API server the job goes on."""
+    script = pods.script(TRAIN + GOOD)
+    with_reports = pods.run(*flags(script))
+    stages = [progress["stage"] for progress in pods.reports()]
+    (pods.root / "no-reports").touch()
+
+    without = pods.run(*flags(script))
+
+    assert with_reports.code == 0
+    assert list(dict.fromkeys(stages)) == ["Dispatching", "Training", "Collecting", "Completed"]
+    assert stages[-1] == "Completed"
+    assert without.code == 0
+    assert "progress is not reported" in without.output
+
+
+def test_a_container_that_cannot_run_dglrun_is_said(pods: Pods) -> None:
+    """A worker image without dglrun ends the run soon, with kubectl's words."""
+    refuse = pods.root / "before_exec"
+    refuse.write_text(
+        '#!/bin/sh\n[ "$2" = sh ] && exit 0\necho "OCI runtime exec failed: no python" >&2; exit 1\n'
+    )
+    refuse.chmod(0o755)
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 69
+    assert "could not be started: OCI runtime exec failed: no python" in done.message
+
+
+def test_a_busy_api_server_is_asked_again(pods: Pods) -> None:
+    """Kubectl exec that fails to connect is begun again (connect time only)."""
+    busy = pods.root / "before_exec"
+    busy.write_text(
+        "#!/bin/sh\nn=$(cat ../tries.$1 2>/dev/null || echo 0); echo $((n+1)) >../tries.$1\n"
+        '[ $n -ge 2 ] && exit 0\necho "Error from server (TooManyRequests): wait" >&2; exit 1\n'
+    )
+    busy.chmod(0o755)
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 0, done.output
+
+
+def test_sigterm_while_parts_are_sent_ends_at_once(pods: Pods) -> None:
+    """Copies that wait for a slow container hold nobody up; nothing was started on the workers."""
+    stuck = pods.root / "wrap"
+    stuck.write_text('#!/bin/sh\nshift\n[ "$1" = sh ] && { touch ../stuck; exec sleep 60; }\nexec "$@"\n')
+    stuck.chmod(0o755)
+    with pods.started(*flags(pods.script(TRAIN + GOOD))) as process:
+        eventually("a copy is stuck", (pods.root / "stuck").exists)
+
+        process.send_signal(signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143, done.output
+    assert done.seconds < 5
+    assert not (pods.worker(0) / "ws").exists()
+
+
+def test_sigterm_while_a_stream_is_broken_stops_that_worker_too(pods: Pods) -> None:
+    """The stop is told again when the stream is taken up again."""
+    script = pods.script(TRAIN + HANG + "hang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 hangs")
+        pods.break_streams(1)
+        process.send_signal(signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143
+    assert done.seconds < LIMIT
+    assert pods.processes() == {}
