@@ -61,6 +61,11 @@ class OperatorProcess:
         return self._process.wait(30)
 
     @property
+    def pid(self) -> int:
+        """Its process ID."""
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether it is alive."""
         return self._process.poll() is None
