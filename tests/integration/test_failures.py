@@ -84,7 +84,7 @@ def test_an_evicted_worker_fails_the_job_with_the_nodes_words(
 
     job.play("worker-1", "Failed", containers=[], reason="Evicted", message="The node was low on memory")
 
-    assert cause(job) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: The node was low on memory")
+    assert cause(job) == ("Evicted", "pod sage-worker-1 was evicted: Evicted: The node was low on memory")
     job.await_pods("partitioner", "worker-1")
 
 

@@ -1,28 +1,45 @@
-"""The API server as the operator uses it: six verbs on plain dictionaries. The only user of `kubernetes`.
+"""The API server as the operator uses it: few verbs on plain dictionaries. The only user of `kubernetes`.
 
-The verbs here are the operator's RBAC rules: list, get, create, patch (apply, annotate, status), delete
-of pods, and events. There is no exec.
+The verbs here are the operator's RBAC rules: list, watch, get, create, patch (apply, mark, stop,
+status), delete, and events. There is no exec. Answers are read with a bound on their size and depth,
+since any object may have been written by anybody.
 """
 
 import json
-from collections.abc import Mapping
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, NamedTuple, Protocol
 
+import urllib3
 import urllib3.exceptions
 from kubernetes import client, config
 
+from dgl_operator.runtime import decode
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
 
 FIELD_MANAGER = "dgl-operator"
 TIMEOUT_SECONDS = 30
-PAGE = 500
-POOL = 40
-"""Connections kept open: the reconcile threads and the pod creators."""
+WATCH_SECONDS = 280
+"""The API server ends a watch after this time; it is then taken up where it stopped."""
+SILENCE_SECONDS = 90
+"""A watch without a byte for so long is dead: the API server sends a bookmark each minute."""
+POOL = 64
+"""Connections kept open: the reconcile threads, the pod creators and the watches."""
+
+FIRST_PAGE, LARGEST_PAGE = 50, 500
+PAGE_BYTES = 1 << 20
+"""The size that pages are steered to, by the objects of the page before."""
+MAX_ANSWER_BYTES = 8 << 20
+"""No object is larger than etcd's 1.5 MiB; of a list answer beyond this a smaller page is asked for."""
 
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
+_RETRIES = urllib3.Retry(total=2, redirect=0, status=0, other=0, respect_retry_after_header=False)
+"""A kept connection that the server has closed is opened again; an answer is never asked for twice here."""
 
 
 class ClusterBusy(Exception):
@@ -30,11 +47,19 @@ class ClusterBusy(Exception):
 
     Attributes:
         retry_after: Seconds that the server asked for, 0 if it did not say.
+        status: HTTP status, 0 without an answer.
+        reason: The server's one-word reason, "" without one.
     """
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, retry_after: float = 0.0, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.status = status
+        self.reason = reason
+
+
+class WatchExpired(Exception):
+    """The version from which to watch is too old: list again."""
 
 
 class Refused(Exception):
@@ -64,11 +89,23 @@ class NotFound(Refused):
 
 
 @dataclass(frozen=True)
-class Listing:
-    """One list call: the objects with their kind, and the version of the whole."""
+class Page:
+    """A part of a list: the objects with their kind, and the version of the whole list."""
 
     items: tuple[Json, ...]
     version: int
+
+
+class Change(NamedTuple):
+    """One watch event: ADDED, MODIFIED, DELETED or BOOKMARK (of which only the version counts)."""
+
+    type: str
+    item: Json
+
+    @property
+    def version(self) -> int:
+        """The version that the watch has reached."""
+        return int(self.item["metadata"]["resourceVersion"])
 
 
 class Place(NamedTuple):
@@ -80,16 +117,25 @@ class Place(NamedTuple):
 
 
 class Cluster(Protocol):
-    """What reconcile needs of an API server; tests have one in memory."""
+    """What the operator needs of an API server; tests have one in memory."""
 
-    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
+    def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
         """List jobs, or children by the job label (of one job if named); None: all namespaces."""
+
+    def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
+        """Follow what `pages` lists from a version on, until the API server ends the answer.
+
+        Raises:
+            WatchExpired: the version is too old.
+        """
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Read one object, None when it does not exist."""
 
     def create(self, body: Json, *, rehearse: bool = False) -> Json:
         """Create an object and return it as stored; a rehearsal is a server-side dry run.
+
+        Fields that the API server does not know are refused by name.
 
         Raises:
             AlreadyExists: there is one of this name.
@@ -103,8 +149,11 @@ class Cluster(Protocol):
             Conflict: it has changed since, is gone, or the name belongs to another object now.
         """
 
-    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
-        """Set annotations and return the object, None when it is gone or replaced."""
+    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
+        """Set labels or annotations and return the object, None when it is gone or replaced."""
+
+    def stop(self, place: Place) -> Json | None:
+        """End a pod's containers and keep the pod with its logs; None when it is gone or replaced."""
 
     def delete(self, kind: Kind, place: Place) -> None:
         """Delete an object; nothing happens when it is gone or replaced."""
@@ -131,60 +180,86 @@ class KubeCluster:
         except config.ConfigException:
             config.load_kube_config(client_configuration=settings)
         settings.connection_pool_maxsize = POOL
-        self._client = client.ApiClient(settings)
+        self._settings = settings
+        self._pool: urllib3.PoolManager = client.ApiClient(settings).rest_client.pool_manager
+        self._agent = f"{FIELD_MANAGER}/{metadata.version('dgl-operator')}"
 
-    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
-        """See `Cluster`; pages so that a large cluster does not come in one answer."""
-        query = {"limit": str(PAGE)}
-        if kind is not Kind.JOB:
-            query["labelSelector"] = f"{names.LABEL_JOB}={job}" if job else names.LABEL_JOB
-        items: list[Json] = []
+    def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
+        """See `Cluster`; a page is as large as the objects of the one before let expect."""
+        query = {"limit": str(FIRST_PAGE), **_selector(kind, job)}
         while True:
-            page = self._request("GET", kind.path(namespace), query)
-            items += [
-                {**item, "kind": kind.value[0], "apiVersion": kind.api_version} for item in page["items"]
-            ]
-            more = page["metadata"].get("continue")
+            try:
+                data = self._send("GET", kind.path(namespace), query)
+            except _TooLarge:
+                if query["limit"] == "1":
+                    raise ClusterBusy(f"GET {kind.path(namespace)}: one object is over 8 MiB") from None
+                query["limit"] = str(max(1, int(query["limit"]) // 8))
+                continue
+            page, more = _page(kind, data)
+            yield page
             if not more:
-                return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
-            query["continue"] = more
+                return
+            query |= {"continue": more, "limit": str(_next_page(int(query["limit"]), len(data)))}
+
+    def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
+        """See `Cluster`."""
+        query = {
+            **_selector(kind, None),
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(version),
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        what = f"watch {kind.path(namespace)}"
+        timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=SILENCE_SECONDS)
+        try:
+            response = self._request("GET", kind.path(namespace), query, timeout=timeout)
+        except Refused as error:
+            if error.status == 410:
+                raise WatchExpired(str(error)) from error
+            raise
+        try:
+            for line in _lines(response, what):
+                yield _change(kind, line, what)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterBusy(f"{what}: {error}") from error
+        finally:
+            response.close()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """See `Cluster`."""
         try:
-            return self._request("GET", kind.path(namespace, name))
+            return self._call("GET", kind.path(namespace, name))
         except NotFound:
             return None
 
     def create(self, body: Json, *, rehearse: bool = False) -> Json:
         """See `Cluster`."""
-        query = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if rehearse else {})}
-        path = Kind.of(body).path(body["metadata"]["namespace"])
-        return self._request("POST", path, query, body)
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        if rehearse:
+            query["dryRun"] = "All"
+        return self._call("POST", Kind.of(body).path(body["metadata"]["namespace"]), query, body)
 
     def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
         """See `Cluster`."""
-        metadata = {**body["metadata"], **_as_seen(actual)}
-        path = Kind.of(body).path(metadata["namespace"], metadata["name"])
+        known = {**body["metadata"], **_as_seen(actual)}
+        path = Kind.of(body).path(known["namespace"], known["name"])
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return self._request("PATCH", path, query, {**body, "metadata": metadata}, _APPLY)
+        return self._call("PATCH", path, query, {**body, "metadata": known}, _APPLY)
 
-    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
-        """See `Cluster`; the server calls another UID an invalid change of an immutable field."""
-        body = {"metadata": {"uid": place.uid, "annotations": dict(annotations)}}
-        path, query = kind.path(place.namespace, place.name), {"fieldManager": FIELD_MANAGER}
-        try:
-            return self._request("PATCH", path, query, body, _MERGE)
-        except Refused as error:
-            if error.status in (404, 409, 422):
-                return None
-            raise
+    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
+        """See `Cluster`."""
+        return self._merge(kind, place, {"metadata": dict(metadata)})
+
+    def stop(self, place: Place) -> Json | None:
+        """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
+        return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": 1}})
 
     def delete(self, kind: Kind, place: Place) -> None:
         """See `Cluster`."""
         body = {"preconditions": {"uid": place.uid}}
         try:
-            self._request("DELETE", kind.path(place.namespace, place.name), None, body)
+            self._call("DELETE", kind.path(place.namespace, place.name), None, body)
         except (NotFound, Conflict):
             return
 
@@ -195,19 +270,63 @@ class KubeCluster:
         metadata before it validates, so that a wrong UID alone would pass and the status of a deleted
         job would land on its successor of the same name.
         """
-        metadata = job["metadata"]
+        known = job["metadata"]
         body = {
             "apiVersion": Kind.JOB.api_version,
             "kind": Kind.JOB.value[0],
-            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], **_as_seen(job)},
+            "metadata": {"name": known["name"], "namespace": known["namespace"], **_as_seen(job)},
             "status": status,
         }
-        path = Kind.JOB.path(metadata["namespace"], metadata["name"]) + "/status"
-        return self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
+        path = Kind.JOB.path(known["namespace"], known["name"]) + "/status"
+        return self._call("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
 
     def post_event(self, body: Json) -> None:
         """See `Cluster`."""
-        self._request("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body)
+        self._call("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body)
+
+    def _merge(self, kind: Kind, place: Place, change: Json) -> Json | None:
+        """Change one object; the server calls another UID an invalid change of an immutable field."""
+        body = {**change, "metadata": {**change.get("metadata", {}), "uid": place.uid}}
+        path, query = kind.path(place.namespace, place.name), {"fieldManager": FIELD_MANAGER}
+        try:
+            return self._call("PATCH", path, query, body, _MERGE)
+        except Refused as error:
+            if error.status in (404, 409, 422):
+                return None
+            raise
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        try:
+            return decode.one(self._send(method, path, query, body, content_type))
+        except _TooLarge:
+            raise ClusterBusy(f"{method} {path}: the answer is over 8 MiB") from None
+        except decode.DecodeError as error:  # a proxy's page in between, perhaps
+            raise ClusterBusy(f"{method} {path}: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        timeout = urllib3.Timeout(total=TIMEOUT_SECONDS)
+        response = self._request(method, path, query, body, content_type, timeout)
+        try:
+            data = _read(response, f"{method} {path}", time.monotonic() + TIMEOUT_SECONDS)
+        except _TooLarge:
+            response.close()
+            raise
+        response.release_conn()
+        return data
 
     def _request(
         self,
@@ -216,24 +335,114 @@ class KubeCluster:
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
         content_type: str = "application/json",
-    ) -> Json:
-        request = self._client.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+        timeout: urllib3.Timeout | None = None,
+    ) -> urllib3.BaseHTTPResponse:
+        url = f"{self._settings.host}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": self._agent}
+        headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
+        text = None if body is None else json.dumps(body, separators=(",", ":"))
+        what = f"{method} {path}"
         try:
-            response = self._client.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
-            data = response.read()
-        except (urllib3.exceptions.HTTPError, OSError, client.ApiException) as error:
-            raise ClusterBusy(f"{method} {path}: {error}") from error
-        if response.status >= 400:
-            raise _error(response.status, data, response.getheader("Retry-After"), f"{method} {path}")
-        found: Json = json.loads(data)
-        return found
+            response = self._pool.request(
+                method,
+                url,
+                body=text,
+                headers=headers,
+                timeout=timeout,
+                retries=_RETRIES,
+                preload_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterBusy(f"{what}: {error}") from error
+        if response.status < 400:
+            return response
+        try:
+            data = _read(response, what, time.monotonic() + TIMEOUT_SECONDS)
+        finally:
+            response.release_conn()
+        raise _error(response.status, data, response.headers.get("Retry-After"), what)
+
+
+class _TooLarge(Exception):
+    """An answer is over the bound."""
+
+
+def _read(response: urllib3.BaseHTTPResponse, what: str, deadline: float) -> bytes:
+    """Read a whole answer; a server that sends it byte by byte does not hold a thread for ever."""
+    parts, size = [], 0
+    try:
+        for part in response.stream(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                raise _TooLarge(what)
+            if time.monotonic() > deadline:
+                raise ClusterBusy(f"{what}: no whole answer within {TIMEOUT_SECONDS} s")
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ClusterBusy(f"{what}: {error}") from error
+    return b"".join(parts)
+
+
+def _lines(response: urllib3.BaseHTTPResponse, what: str) -> Iterator[bytes]:
+    """Yield the lines of a stream; the pieces of a long one are joined once, when it is whole."""
+    pieces: list[bytes] = []
+    size = 0
+    for part in response.stream(1 << 16):
+        *whole, rest = part.split(b"\n")
+        for end in whole:
+            yield b"".join([*pieces, end])
+            pieces, size = [], 0
+        pieces.append(rest)
+        size += len(rest)
+        if size > MAX_ANSWER_BYTES:
+            raise ClusterBusy(f"{what}: one event is over 8 MiB")
+
+
+def _page(kind: Kind, data: bytes) -> tuple[Page, str | None]:
+    """Return a page and the token of the next, None after the last."""
+    try:
+        answer = decode.listed(data)
+        version = int(answer["metadata"]["resourceVersion"])
+        items = tuple(_typed(kind, item) for item in answer["items"] or ())
+    except (decode.DecodeError, KeyError) as error:
+        raise ClusterBusy(
+            f"list of {kind.plural}: expected a list, got an answer without: {error}"
+        ) from error
+    return Page(items, version), answer["metadata"].get("continue") or None
+
+
+def _change(kind: Kind, line: bytes, what: str) -> Change:
+    """Read one event.
+
+    Raises:
+        WatchExpired: the API server says that the version is too old.
+        ClusterBusy: it ends the watch for another reason.
+    """
+    try:
+        type_, item = decode.event(line)
+    except decode.DecodeError as error:
+        raise ClusterBusy(f"{what}: {error}") from error
+    if type_ != "ERROR":
+        return Change(type_, _typed(kind, item))
+    if item.get("code") == 410:
+        raise WatchExpired(str(item.get("message")))
+    raise ClusterBusy(f"{what}: {item.get('message')}", status=int(item.get("code") or 0))
+
+
+def _typed(kind: Kind, item: Json) -> Json:
+    """Items of a list do not say what they are."""
+    return {**item, "kind": kind.value[0], "apiVersion": kind.api_version}
+
+
+def _selector(kind: Kind, job: str | None) -> dict[str, str]:
+    if kind is Kind.JOB:
+        return {}
+    return {"labelSelector": f"{names.LABEL_JOB}={job}" if job else names.LABEL_JOB}
+
+
+def _next_page(limit: int, size: int) -> int:
+    """Objects for the next page, by the bytes of the last; it grows slowly and shrinks at once."""
+    return max(1, min(limit * PAGE_BYTES // max(size, 1), limit * 4, LARGEST_PAGE))
 
 
 def _as_seen(actual: Mapping[str, Any]) -> Json:
@@ -247,7 +456,7 @@ def _error(status: int, data: bytes, retry_after: str | None, what: str) -> Exce
     reason, message = answer.get("reason") or "", answer.get("message") or data[:500].decode(errors="replace")
     if status in (401, 408, 429) or status >= 500:
         wait = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
-        return ClusterBusy(f"{what}: HTTP {status}: {message}", wait)
+        return ClusterBusy(f"{what}: HTTP {status}: {message}", wait, status, reason)
     if status == 404:
         return NotFound(status, reason, message)
     if status == 409:
@@ -256,9 +465,8 @@ def _error(status: int, data: bytes, retry_after: str | None, what: str) -> Exce
     return Refused(status, reason, message)
 
 
-def _status(data: bytes) -> dict[str, Any]:
+def _status(data: bytes) -> Json:
     try:
-        found = json.loads(data)
-    except ValueError:
+        return decode.one(data)
+    except decode.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 from dgl_operator.render.settings import Images
 
-RECONCILE_WORKERS = 8
-POD_CREATORS = 16
-"""Parallel pod creations over all jobs: the operator's share of the API server's attention."""
+RECONCILE_WORKERS = 16
+PARALLEL_CALLS = 8
+"""Calls that one job makes side by side, for its pods."""
 
 
 @dataclass(frozen=True)
