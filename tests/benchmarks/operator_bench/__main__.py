@@ -23,7 +23,7 @@ from tests.benchmarks.operator_bench.measure import Measurement, Size
 from tests.benchmarks.operator_bench.sides import DglOperator, MpiOperator, Side
 from tests.cluster import daemons
 from tests.cluster.places import Places
-from tests.support.api_server import ApiServer
+from tests.support.api_client import ApiServer
 
 ROOT = Path(__file__).parents[3]
 JSON = ROOT / "build" / "operator-benchmark.json"

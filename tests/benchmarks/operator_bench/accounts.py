@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.benchmarks.operator_bench.bodies import Json
-from tests.support.api_server import ApiServer
+from tests.support.api_client import ApiServer
 
 GROUP = "rbac.authorization.k8s.io"
 

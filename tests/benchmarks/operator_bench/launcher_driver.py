@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.benchmarks.operator_bench.bodies import JOB, LAUNCHER, PARTITIONER, ROLE, WORKER, Json
-from tests.support.api_server import ApiServer
+from tests.support.api_client import ApiServer
 
 KUBELET_SECONDS = 1.0
 """From the moment that a launcher may go on to the kubelet's report that it did."""

@@ -13,7 +13,7 @@ from dglrun.contract import names
 from tests.benchmarks.operator_bench import bodies
 from tests.benchmarks.operator_bench.bodies import Json
 from tests.benchmarks.operator_bench.launcher_driver import Needs
-from tests.support.api_server import ApiServer, wait_for
+from tests.support.api_client import ApiServer, wait_for
 from tests.support.operator_process import OperatorProcess
 
 MANY = "10000"

@@ -14,12 +14,21 @@ from tests.unit.api.cases import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])
 OPERATOR = (ROOT / "docs/reference/operator.md").read_text()
+REPLACED = re.compile(
+    r"\b(he|his|him|she|her|truth|blamed?|last words|roll call|signs? of life|taken away)\b", re.I
+)
+"""Words that docs/howto/style.md replaces."""
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
 def prose(page: Path) -> str:
     """A page without its code blocks."""
     return CODE.sub("", page.read_text())
+
+
+def own_words(page: Path) -> str:
+    """A page without what is made from the models, whose words are changed there."""
+    return re.sub(r"<!-- generated .*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
@@ -43,6 +52,14 @@ def broken(page: Path) -> Iterator[str]:
 def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
     """Within the checkout; other sites are not asked."""
     assert list(broken(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_uses_the_words_of_the_field(page: Path) -> None:
+    """Not those that the page on names and words replaces, which itself has to name them."""
+    if page.name == "style.md":
+        return
+    assert REPLACED.findall(own_words(page)) == []
 
 
 def test_the_network_policy_of_the_docs_selects_the_pods_of_jobs() -> None:
