@@ -29,8 +29,8 @@ def _find(status: JobStatus, kind: str) -> Condition | None:
 
 
 def _of_phase(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
-    if new.phase is None or new.phase is old.phase:
-        return ()
+    if new.phase in (None, old.phase, Phase.PENDING):
+        return ()  # `Accepted` or what blocks the job says what there is to say of Pending
     if new.phase is Phase.FAILED:
         cause = _find(new, FAILED)
         return (Event(WARNING, cause.reason if cause else "Failed", cause.message if cause else ""),)

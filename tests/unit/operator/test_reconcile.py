@@ -131,7 +131,7 @@ def test_one_look_creates_all_that_a_new_job_needs() -> None:
     for kind in (Kind.SERVICE_ACCOUNT, Kind.ROLE, Kind.ROLE_BINDING, Kind.POD):
         assert operator.names(kind) == {"sage-launcher", "sage-partitioner"}
     assert operator.status["phase"] == "Pending"
-    assert operator.reasons() == ["Accepted", "Pending"]
+    assert operator.reasons() == ["Accepted"]
 
 
 def test_a_skip_job_has_its_launcher_and_the_right_to_report() -> None:
@@ -482,7 +482,7 @@ def test_a_quota_that_many_write_at_once_is_asked_again() -> None:
 
     assert outcome.retry
     assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
-    assert (operator.status["phase"], operator.reasons()) == ("Pending", ["Accepted", "Pending"])
+    assert (operator.status["phase"], operator.reasons()) == ("Pending", ["Accepted"])
 
 
 DENIALS = [
