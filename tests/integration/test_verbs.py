@@ -115,8 +115,8 @@ def test_annotations_and_deletions_hit_the_pod_that_was_meant(api: ApiServer, na
 
 def test_lists_come_whole_in_pages(api: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filtered by the job label on the server."""
-    monkeypatch.setattr("dgl_operator.runtime.cluster.FIRST_PAGE", 2)
-    monkeypatch.setattr("dgl_operator.runtime.cluster.LARGEST_PAGE", 2)
+    monkeypatch.setattr("dgl_operator.runtime.kube_cluster.FIRST_PAGE", 2)
+    monkeypatch.setattr("dgl_operator.runtime.kube_cluster.LARGEST_PAGE", 2)
     for index in range(5):
         body = a_config_map(namespace)
         api.create({**body, "metadata": {**body["metadata"], "name": f"thing-{index}"}})

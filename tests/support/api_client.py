@@ -9,8 +9,9 @@ from typing import TypeVar
 import yaml
 
 from dgl_operator.api import rbac
-from dgl_operator.runtime.cluster import KubeCluster, NotFound
+from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
+from dgl_operator.runtime.kube_cluster import KubeCluster
 
 T = TypeVar("T")
 ACCOUNT = "dgl-operator-under-test"

@@ -1,6 +1,6 @@
 """What the operator may do: the one list, rendered into the ClusterRole (or the Roles) of the chart.
 
-Each verb is one that `runtime.cluster` or kopf uses, or one that a job's own Role grants: Kubernetes lets
+Each verb is one that `runtime.kube_cluster` uses, or one that a job's own Role grants: Kubernetes lets
 nobody grant a right that they do not hold, and the operator has neither `escalate` nor `bind`. A test
 compares the list with the verbs that the code uses.
 """

@@ -7,8 +7,9 @@ from typing import Any
 from urllib3 import HTTPResponse
 
 from dgl_operator.api import rbac
-from dgl_operator.runtime.cluster import KubeCluster, Place
+from dgl_operator.runtime.cluster import Place
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
+from dgl_operator.runtime.kube_cluster import KubeCluster
 
 Right = tuple[str, str, str]
 BODY: Json = {"metadata": {"name": "x", "namespace": "ns", "uid": "uid", "resourceVersion": "1"}}

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from dgl_operator.runtime import cluster
+from dgl_operator.runtime import kube_cluster
 from dgl_operator.runtime.cluster import (
     AlreadyExists,
     ClusterBusy,
     Conflict,
-    KubeCluster,
     NotFound,
     Place,
     Refused,
     WatchExpired,
 )
 from dgl_operator.runtime.kinds import Json, Kind
+from dgl_operator.runtime.kube_cluster import KubeCluster
 
 Reply = tuple[int, dict[str, str], bytes]
 POD: Json = {
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_answer_is_busy_after_the_timeout(
         released.wait(30)
         return 200, {}, b"{}"
 
-    monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(kube_cluster, "TIMEOUT_SECONDS", 0.2)
     client, _ = serve(hang)
 
     with pytest.raises(ClusterBusy):
