@@ -219,7 +219,8 @@ class KubeCluster:
         content_type: str = "application/json",
         timeout: urllib3.Timeout | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        url = f"{self._settings.host}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        words = f"?{urllib.parse.urlencode(query, safe='/')}" if query else ""
+        url = f"{self._settings.host}{path}{words}"
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": self._agent}
         headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
         text = None if body is None else json.dumps(body, separators=(",", ":"))
