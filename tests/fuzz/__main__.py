@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import signal
 import sys
 
 from tests.fuzz import run
@@ -23,6 +24,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(BIGGEST_SEED) if chosen.seed is None else chosen.seed
     options = run.Options(seed, chosen.only or range(chosen.number), chosen.kinds)
     print(f"seed {seed}, {len(options.numbers)} cases", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that namespaces go
     return run.show(options) if chosen.show else run.fuzz(options)
 
 

@@ -23,6 +23,8 @@ END_SECONDS = 30.0
 ACT_SECONDS = 5.0
 """So long an act waits for its object."""
 GONE_SECONDS = 60.0
+HEARD_SECONDS = 2.0
+"""What happened to a job is known to the operator so long after: no status need tell of it."""
 COLLECT_SECONDS = 1.0
 """The garbage collector deletes twenty objects a second; what stays longer is deleted by name."""
 FINAL = ("Completed", "Failed")
@@ -77,18 +79,21 @@ class Batch:
             return bool(case.acts) and row is not None and row.phase not in FINAL
 
         _all(self._act, [case for case in self.cases if is_alive(case)], ACTORS)
+        time.sleep(HEARD_SECONDS)
 
     def await_ends(self, is_alive: Callable[[], bool]) -> list[Finding]:
-        """Wait for the jobs that have to end; returns those that do not."""
+        """Wait for the jobs of which more is expected than a status; returns those that do not get there."""
 
-        def has_ended(place: str, name: str) -> bool:
+        def is_there(place: str, name: str) -> bool:
             status = self._api.status(place, name)
-            return status is None or status.get("phase") in FINAL or _holds(status, "Stalled")
+            return status is None or _has_ended(status) or _is_blocked(status, self.jobs[place, name].expect)
 
-        ending = {key: case for key, case in self.jobs.items() if case.expect is Expect.END}
-        lacking = self._await(has_ended, END_SECONDS, is_alive, ending)
+        more = {key: case for key, case in self.jobs.items() if case.expect in (Expect.END, Expect.BLOCKED)}
+        lacking = self._await(is_there, END_SECONDS, is_alive, more)
         return [
-            Finding("a job does not end", f"{place}/{name}: {self._api.status(place, name)}"[:1000], case)
+            Finding(
+                f"a job has not {case.expect.value}", f"{place}/{name}: {self._api.status(place, name)}", case
+            )
             for (place, name), case in lacking.items()
         ]
 
@@ -202,6 +207,14 @@ def reason_of(status: Json | None) -> str:
             if condition.get("type") == kind and condition.get("status") == "True":
                 return f"{phase} {kind}: {str(condition.get('reason'))[:40]}"
     return phase
+
+
+def _has_ended(status: Json) -> bool:
+    return status.get("phase") in FINAL or _holds(status, "Stalled")
+
+
+def _is_blocked(status: Json, expect: Expect) -> bool:
+    return expect is Expect.BLOCKED and _holds(status, "Blocked")
 
 
 def _holds(status: Json, kind: str) -> bool:

@@ -17,7 +17,7 @@ from tests.fuzz.tally import Tally
 from tests.support.operator_process import OperatorProcess
 
 ROOT = Path(__file__).parents[2]
-BATCH = 100
+BATCH = 125
 WARM_UP_ROUNDS = 3
 GROWTH = 1.3
 """Memory at the end, compared with the start."""
@@ -47,7 +47,7 @@ class Options:
         return (case for case in made if re.search(self.kinds, case.kind))
 
     def batches(self) -> Iterator[list[Case]]:
-        """The same by the hundred; few of them are large, but all together would be."""
+        """The same by the hundred and more; few of them are large, but all together would be."""
         batch: list[Case] = []
         for case in self.cases():
             batch.append(case)
