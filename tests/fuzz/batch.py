@@ -46,6 +46,7 @@ class Batch:
         places: Mapping[Place, str],
         innocent: Innocent,
         tally: Tally,
+        patience: float = 1.0,
     ) -> None:
         self.cases = tuple(cases)
         self.jobs: dict[tuple[str, str], Case] = {}
@@ -53,6 +54,7 @@ class Batch:
         self._places = places
         self._innocent = innocent
         self._tally = tally
+        self._patience = patience
         self._made: list[Made] = []
 
     def submit(self) -> None:
@@ -65,7 +67,11 @@ class Batch:
             lambda place, name: _has_status(self._api.status(place, name)), STATUS_SECONDS, is_alive
         )
         return [
-            Finding("a job has no status", f"{place}/{name}: none within {STATUS_SECONDS:.0f} s", case)
+            Finding(
+                "a job has no status",
+                f"{place}/{name}: none within {STATUS_SECONDS * self._patience:.0f} s",
+                case,
+            )
             for (place, name), case in lacking.items()
             if case.expect is not Expect.NOTHING
         ]
@@ -141,18 +147,19 @@ class Batch:
         return body
 
     def _act(self, case: Case) -> None:
+        """Do all acts in their order; once an object did not come in time the others are not waited for."""
+        patience = ACT_SECONDS * self._patience
         for act in case.acts:
-            answer = self._retried(self._places[case.place], case.job, act)
+            answer = self._retried(self._places[case.place], case.job, act, patience)
             self._tally.act(case.kind, None if answer.is_accepted else answer.refusal)
             if answer.status == 404:
-                return
+                patience = 0.0
 
-    def _retried(self, place: str, job: str, act: Act) -> Answer:
+    def _retried(self, place: str, job: str, act: Act, seconds: float) -> Answer:
         """Do an act; its object may come a moment later, and conflicts pass."""
-        path = act.kind.path(place, act.name.format(job=job)) + (
-            f"/{act.subresource}" if act.subresource else ""
-        )
-        deadline = time.monotonic() + ACT_SECONDS
+        path = act.kind.path(place, act.name.format(job=job))
+        path += f"/{act.subresource}" if act.subresource else ""
+        deadline = time.monotonic() + seconds
         while True:
             answer = self._api.request(act.method, path, self._filled(act.body, ""), act.content_type)
             if answer.status not in (404, 409) or time.monotonic() > deadline:
@@ -167,7 +174,7 @@ class Batch:
         among: Mapping[tuple[str, str], Case] | None = None,
     ) -> dict[tuple[str, str], Case]:
         lacking = dict(self.jobs if among is None else among)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * self._patience
         while lacking and time.monotonic() < deadline and is_alive():
             rows = {place: self._api.rows(place) for place in {place for place, _ in lacking}}
             for place, name in list(lacking):
