@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import signal
 import sys
 
 from tests.fuzz import run
@@ -18,11 +19,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat the cases of a run (default: a fresh one)")
     parser.add_argument("--only", type=_numbers, help="only these cases, such as 17 or 3,100-199")
     parser.add_argument("--kinds", default="", help="only cases whose kind this regular expression finds")
+    parser.add_argument(
+        "--patience", type=float, default=1.0, help="factor on all deadlines, for a busy machine"
+    )
     parser.add_argument("--show", action="store_true", help="print the cases, without a cluster")
     chosen = parser.parse_args()
     seed = random.SystemRandom().randrange(BIGGEST_SEED) if chosen.seed is None else chosen.seed
-    options = run.Options(seed, chosen.only or range(chosen.number), chosen.kinds)
+    options = run.Options(seed, chosen.only or range(chosen.number), chosen.kinds, chosen.patience)
     print(f"seed {seed}, {len(options.numbers)} cases", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that namespaces go
     return run.show(options) if chosen.show else run.fuzz(options)
 
 

@@ -23,6 +23,8 @@ END_SECONDS = 30.0
 ACT_SECONDS = 5.0
 """So long an act waits for its object."""
 GONE_SECONDS = 60.0
+HEARD_SECONDS = 2.0
+"""What happened to a job is known to the operator so long after: no status need tell of it."""
 COLLECT_SECONDS = 1.0
 """The garbage collector deletes twenty objects a second; what stays longer is deleted by name."""
 FINAL = ("Completed", "Failed")
@@ -44,6 +46,7 @@ class Batch:
         places: Mapping[Place, str],
         innocent: Innocent,
         tally: Tally,
+        patience: float = 1.0,
     ) -> None:
         self.cases = tuple(cases)
         self.jobs: dict[tuple[str, str], Case] = {}
@@ -51,6 +54,7 @@ class Batch:
         self._places = places
         self._innocent = innocent
         self._tally = tally
+        self._patience = patience
         self._made: list[Made] = []
 
     def submit(self) -> None:
@@ -63,7 +67,11 @@ class Batch:
             lambda place, name: _has_status(self._api.status(place, name)), STATUS_SECONDS, is_alive
         )
         return [
-            Finding("a job has no status", f"{place}/{name}: none within {STATUS_SECONDS:.0f} s", case)
+            Finding(
+                "a job has no status",
+                f"{place}/{name}: none within {STATUS_SECONDS * self._patience:.0f} s",
+                case,
+            )
             for (place, name), case in lacking.items()
             if case.expect is not Expect.NOTHING
         ]
@@ -77,18 +85,21 @@ class Batch:
             return bool(case.acts) and row is not None and row.phase not in FINAL
 
         _all(self._act, [case for case in self.cases if is_alive(case)], ACTORS)
+        time.sleep(HEARD_SECONDS)
 
     def await_ends(self, is_alive: Callable[[], bool]) -> list[Finding]:
-        """Wait for the jobs that have to end; returns those that do not."""
+        """Wait for the jobs of which more is expected than a status; returns those that do not get there."""
 
-        def has_ended(place: str, name: str) -> bool:
+        def is_there(place: str, name: str) -> bool:
             status = self._api.status(place, name)
-            return status is None or status.get("phase") in FINAL or _holds(status, "Stalled")
+            return status is None or _has_ended(status) or _is_blocked(status, self.jobs[place, name].expect)
 
-        ending = {key: case for key, case in self.jobs.items() if case.expect is Expect.END}
-        lacking = self._await(has_ended, END_SECONDS, is_alive, ending)
+        more = {key: case for key, case in self.jobs.items() if case.expect in (Expect.END, Expect.BLOCKED)}
+        lacking = self._await(is_there, END_SECONDS, is_alive, more)
         return [
-            Finding("a job does not end", f"{place}/{name}: {self._api.status(place, name)}"[:1000], case)
+            Finding(
+                f"a job has not {case.expect.value}", f"{place}/{name}: {self._api.status(place, name)}", case
+            )
             for (place, name), case in lacking.items()
         ]
 
@@ -136,18 +147,19 @@ class Batch:
         return body
 
     def _act(self, case: Case) -> None:
+        """Do all acts in their order; once an object did not come in time the others are not waited for."""
+        patience = ACT_SECONDS * self._patience
         for act in case.acts:
-            answer = self._retried(self._places[case.place], case.job, act)
+            answer = self._retried(self._places[case.place], case.job, act, patience)
             self._tally.act(case.kind, None if answer.is_accepted else answer.refusal)
             if answer.status == 404:
-                return
+                patience = 0.0
 
-    def _retried(self, place: str, job: str, act: Act) -> Answer:
+    def _retried(self, place: str, job: str, act: Act, seconds: float) -> Answer:
         """Do an act; its object may come a moment later, and conflicts pass."""
-        path = act.kind.path(place, act.name.format(job=job)) + (
-            f"/{act.subresource}" if act.subresource else ""
-        )
-        deadline = time.monotonic() + ACT_SECONDS
+        path = act.kind.path(place, act.name.format(job=job))
+        path += f"/{act.subresource}" if act.subresource else ""
+        deadline = time.monotonic() + seconds
         while True:
             answer = self._api.request(act.method, path, self._filled(act.body, ""), act.content_type)
             if answer.status not in (404, 409) or time.monotonic() > deadline:
@@ -162,7 +174,7 @@ class Batch:
         among: Mapping[tuple[str, str], Case] | None = None,
     ) -> dict[tuple[str, str], Case]:
         lacking = dict(self.jobs if among is None else among)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * self._patience
         while lacking and time.monotonic() < deadline and is_alive():
             rows = {place: self._api.rows(place) for place in {place for place, _ in lacking}}
             for place, name in list(lacking):
@@ -202,6 +214,14 @@ def reason_of(status: Json | None) -> str:
             if condition.get("type") == kind and condition.get("status") == "True":
                 return f"{phase} {kind}: {str(condition.get('reason'))[:40]}"
     return phase
+
+
+def _has_ended(status: Json) -> bool:
+    return status.get("phase") in FINAL or _holds(status, "Stalled")
+
+
+def _is_blocked(status: Json, expect: Expect) -> bool:
+    return expect is Expect.BLOCKED and _holds(status, "Blocked")
 
 
 def _holds(status: Json, kind: str) -> bool:

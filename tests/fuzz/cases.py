@@ -30,6 +30,7 @@ class Expect(Enum):
 
     STATUS = "a phase or a condition"
     END = "a final phase or condition Stalled"
+    BLOCKED = "condition Blocked or Stalled, or a final phase"
     NOTHING = "nothing: it has no job, or the job may be gone"
 
 

@@ -20,11 +20,12 @@ class Times:
 
     usual: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
+    patience: float = 1.0
 
     @property
     def limit(self) -> float:
         """The longest time that is allowed."""
-        return max(FACTOR * _middle(self.usual), _middle(self.usual) + SECONDS)
+        return self.patience * max(FACTOR * _middle(self.usual), _middle(self.usual) + SECONDS)
 
     def summary(self) -> str:
         """One line."""
@@ -42,8 +43,10 @@ class Innocents:
         now: Name and UID of the job that is under way in each namespace.
     """
 
-    def __init__(self, api: ApiServer, namespaces: tuple[str, ...], tell: Callable[[Finding], None]) -> None:
-        self.times = {namespace: Times() for namespace in namespaces}
+    def __init__(
+        self, api: ApiServer, namespaces: tuple[str, ...], tell: Callable[[Finding], None], patience: float
+    ) -> None:
+        self.times = {namespace: Times(patience=patience) for namespace in namespaces}
         self.now: dict[str, tuple[str, str]] = {}
         self._api = api
         self._tell = tell

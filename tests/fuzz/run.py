@@ -1,5 +1,6 @@
 """A run: an operator, innocent jobs, batches of hostile cases, a verdict."""
 
+import os
 import re
 import tempfile
 import time
@@ -17,7 +18,7 @@ from tests.fuzz.tally import Tally
 from tests.support.operator_process import OperatorProcess
 
 ROOT = Path(__file__).parents[2]
-BATCH = 100
+BATCH = 125
 WARM_UP_ROUNDS = 3
 GROWTH = 1.3
 """Memory at the end, compared with the start."""
@@ -35,11 +36,13 @@ class Options:
 
     Attributes:
         kinds: A regular expression; cases of other kinds are left out.
+        patience: Factor on all deadlines.
     """
 
     seed: int
     numbers: Sequence[int]
     kinds: str = ""
+    patience: float = 1.0
 
     def cases(self) -> Iterator[Case]:
         """The cases that are wanted."""
@@ -47,7 +50,7 @@ class Options:
         return (case for case in made if re.search(self.kinds, case.kind))
 
     def batches(self) -> Iterator[list[Case]]:
-        """The same by the hundred; few of them are large, but all together would be."""
+        """The same by the hundred and more; few of them are large, but all together would be."""
         batch: list[Case] = []
         for case in self.cases():
             batch.append(case)
@@ -83,7 +86,7 @@ class Run:
         self._stage = on
         self.findings = Findings(ROOT / "build" / "fuzz" / str(options.seed), options.seed)
         self._tally = Tally()
-        self._innocents = Innocents(on.api, (on.tenant, on.quiet), self.findings.add)
+        self._innocents = Innocents(on.api, (on.tenant, on.quiet), self.findings.add, options.patience)
         self._start_mib = self._end_mib = self._peak_mib = 0.0
         self._deaths = self._searches = 0
 
@@ -125,7 +128,8 @@ class Run:
             where = "other namespace" if namespace == self._stage.quiet else "same namespace"
             print(f"innocent jobs, {where}: {times.summary()}")
         stored = self._stage.raw.storage_bytes() / 1e6
-        print(f"etcd: {stored:.0f} MB; in all {seconds:.0f} s; seed {self._options.seed}")
+        load = f"load {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores"
+        print(f"etcd: {stored:.0f} MB; {load}; in all {seconds:.0f} s; seed {self._options.seed}")
         print("\n".join(["FINDINGS", *self.findings.lines()]) if self.findings else "everything held")
 
     @property
@@ -160,7 +164,9 @@ class Run:
 
     def _new_batch(self, cases: Sequence[Case], tally: Tally) -> Batch:
         now, tenant = self._innocents.now, self._stage.tenant
-        return Batch(self._stage.raw, cases, self._stage.places, lambda: now[tenant], tally)
+        return Batch(
+            self._stage.raw, cases, self._stage.places, lambda: now[tenant], tally, self._options.patience
+        )
 
     def _play(self, batch: Batch, clock: Clock) -> list[Finding]:
         def goes_on() -> bool:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dgl_operator.runtime.kinds import Kind
+from tests.fuzz.acts import MERGE
 from tests.fuzz.cases import Place
 from tests.fuzz.raw_api import RawApi
 from tests.fuzz.watched import Watched
@@ -73,10 +75,14 @@ class Stage:
             self.operator.process.kill()
 
     def remove(self) -> None:
-        """End the operator and begin to delete the namespaces."""
+        """End the operator and begin to delete the namespaces; a finalizer would hold them for ever."""
         self.stop()
-        for name in self.namespaces:
-            self.raw.request("DELETE", f"/api/v1/namespaces/{name}")
+        for place in self.namespaces:
+            for job in self.raw.names(Kind.JOB, place):
+                self.raw.request(
+                    "PATCH", Kind.JOB.path(place, job), b'{"metadata":{"finalizers":null}}', MERGE
+                )
+            self.raw.request("DELETE", f"/api/v1/namespaces/{place}")
 
 
 @contextmanager

@@ -99,9 +99,10 @@ def thousand_refused(rng: random.Random, name: str) -> Case:
 
 def thousand_blocked(_rng: random.Random, name: str) -> Case:
     """A thousand workers that a quota refuses one by one after the partitioning."""
-    steps = acts.life(until=3)
+    steps, body = acts.life(until=3), _plain(name, 1000)
+    told = "quota of 4 pods"
     return _case(
-        "1,000 workers, no quota", "quota of 4 pods", name, _plain(name, 1000), acts=steps, place=Place.NARROW
+        "1,000 workers, no quota", told, name, body, acts=steps, expect=Expect.BLOCKED, place=Place.NARROW
     )
 
 
