@@ -1,5 +1,7 @@
 """Who may do what: jobs reach their own pods alone, and the operator never runs a command in any."""
 
+from functools import partial
+
 import pytest
 
 from dgl_operator.api import rbac
@@ -35,6 +37,11 @@ def may(api: ApiServer, namespace: str, account: str, verb: str, what: str, name
     return bool(answer["status"]["allowed"])
 
 
+def granted(api: ApiServer, namespace: str, account: str, pod: str) -> bool | None:
+    """Whether the account may run commands in a pod, None while it may not."""
+    return may(api, namespace, account, "create", "pods/exec", pod) or None
+
+
 def test_a_job_reaches_its_own_pods_and_no_other(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
@@ -46,8 +53,7 @@ def test_a_job_reaches_its_own_pods_and_no_other(
 
     launcher, partitioner = "other-launcher", "other-partitioner"
     for account, pod in ((launcher, "other-worker-0"), (partitioner, launcher)):  # rights come after the pods
-        exec_ = (api, namespace, account, "create", "pods/exec", pod)
-        wait_for(f"rights of {account}", lambda asked=exec_: may(*asked) or None)
+        wait_for(f"rights of {account}", partial(granted, api, namespace, account, pod))
     for verb in ("get", "create"):
         assert may(api, namespace, launcher, verb, "pods/exec", "other-worker-0")
         assert may(api, namespace, partitioner, verb, "pods/exec", "other-launcher")

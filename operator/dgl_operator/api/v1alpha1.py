@@ -283,6 +283,25 @@ class JobStatus(Model):
     """Quality of the partition."""
 
 
+def readable_status(status: Any) -> dict[str, Any]:
+    """Return what can be read of a stored status, as it is stored.
+
+    The API server takes what this model does not, such as a time in the year 0 that somebody else wrote;
+    that part is left out, and the job goes on with the rest.
+    """
+    found = dict(status) if isinstance(status, Mapping) else {}
+    while True:
+        try:
+            JobStatus.model_validate(found)
+        except ValidationError as error:
+            key, *inside = error.errors()[0]["loc"]
+            listed = found.pop(str(key), None)
+            if isinstance(listed, list) and inside:
+                found[str(key)] = [each for at, each in enumerate(listed) if at != inside[0]]
+        else:
+            return found
+
+
 class DGLJob(Model):
     """A DGLJob trains a graph neural network with DGL on the pods that it describes."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase
+from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase, readable_status
 from dgl_operator.domain import decide, report, status, validate
 from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed, Problem
@@ -161,10 +161,10 @@ class Reconciler:
 
     def _raw(self, key: Key) -> Json | None:
         """The job, with its spec: one too large to be kept is read now, unless it is refused for its size."""
-        raw = self._store.job(key)
+        raw = _readable(self._store.job(key))
         if raw is None or SPEC_SIZE not in raw or _is_too_large(raw):
             return raw
-        return self._cluster.get(Kind.JOB, *key)
+        return _readable(self._cluster.get(Kind.JOB, *key))
 
     def _rejected(self, raw: Json) -> Decision | None:
         """Say why a new job cannot run at all, or why one that we cannot read stalls."""
@@ -218,7 +218,7 @@ class Reconciler:
     def _show(self, key: Key, show: Callable[[Decision], Decision]) -> None:
         """Say on the job what prevents every look at it, if that at least is possible."""
         try:
-            raw = self._store.job(key)
+            raw = _readable(self._store.job(key))
             if raw is None or _has_ended(raw):
                 return
             old = _status(raw)
@@ -229,7 +229,7 @@ class Reconciler:
 
     def _fresh(self, key: Key, decision: Decision) -> View | None:
         """Read past the watches before something ends or is deleted; None when the job is gone."""
-        raw = self._cluster.get(Kind.JOB, *key)
+        raw = _readable(self._cluster.get(Kind.JOB, *key))
         if raw is None:
             self._store.forget(key)
             return None
@@ -339,8 +339,12 @@ def _has_ended(raw: Json) -> bool:
     return phase is not None and phase.is_final
 
 
+def _readable(raw: Json | None) -> Json | None:
+    """The job with what can be read of its status: others may have written into it."""
+    return None if raw is None else {**raw, "status": readable_status(raw.get("status"))}
+
+
 def _status(raw: Json) -> JobStatus:
-    """The last status; one that cannot be read is a bug, of this or of a newer operator, and is loud."""
     return JobStatus.model_validate(raw.get("status") or {})
 
 

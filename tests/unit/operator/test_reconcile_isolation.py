@@ -291,6 +291,28 @@ def test_a_pod_that_lost_its_role_label_ends_the_job_as_any_other() -> None:
     assert operator.status["phase"] == "Completed"
 
 
+ODD_STATUSES: dict[str, Json] = {
+    "a time in the year 0": {"progress": {"stage": "Training", "time": "0000-01-01T00:00:00Z"}},
+    "a condition without a time": {"conditions": [{"type": "Mine", "status": "True", "reason": "X"}]},
+    "a phase that nobody knows": {"phase": "Resting"},
+}
+
+
+@pytest.mark.parametrize("odd", ODD_STATUSES.values(), ids=ODD_STATUSES)
+def test_a_strangers_status_that_cannot_be_read_does_not_stop_the_job(odd: Json) -> None:
+    """ValidationError on each look, for ever; the rest of the status counts."""
+    operator = Operator()
+    training(operator)
+    job = operator.cluster.objects[Kind.JOB, *KEY]
+    conditions = [*job["status"]["conditions"], *odd.get("conditions", [])]
+    operator.cluster.add({**job, "status": {**job["status"], **odd, "conditions": conditions}})
+
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+    operator.settle()
+
+    assert operator.status["phase"] == "Completed"
+
+
 class UnderPressure(MemoryCluster):
     """Refuses each status that its field would not take."""
 
