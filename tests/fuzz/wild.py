@@ -345,7 +345,7 @@ OFTEN: tuple[Make, ...] = (
     name_pair,
     played,
     large,
-    deep(9_990),
+    deep(9_900),
     thousand_refused,
 )
 """One after the other."""
