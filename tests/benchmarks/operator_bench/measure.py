@@ -106,7 +106,7 @@ class Measurement:
         self._submit()
         self._await_all()
         seconds, used = max(self._times.completed.values()) - start, CpuSample.take(pids).since(cpu)
-        time.sleep(3)  # the clean-up of the last jobs belongs to them
+        cleaning = self._await_clean_up()
         requests = dict(audit.count(accounts.user(self._home, self._run))) if audit else None
         events, peak = self._events(), Memory.of(pid).peak
         for watch in watches:
@@ -122,6 +122,7 @@ class Measurement:
             rss_start=before.now,
             rss_peak=peak,
             rss_after=Memory.of(pid).now,
+            cleaning=cleaning,
             requests=requests,
             events=events,
         )
@@ -180,6 +181,12 @@ class Measurement:
                 told = time.monotonic()
                 print(f"{self._side.name}: {told - start:4.0f} s, {done} completed", file=sys.stderr)
             time.sleep(0.1)
+
+    def _await_clean_up(self) -> float:
+        """Wait until all workers are deleted, as `cleanPodPolicy` says; returns the seconds."""
+        start, workers = time.monotonic(), self._size.jobs * self._side.needs.workers
+        wait_for("workers deleted", lambda: self._driver.cleaned() >= workers or None, 600)
+        return time.monotonic() - start
 
     def _events(self) -> int:
         found = 0
