@@ -22,7 +22,8 @@ class SideFigures:
         rss_start: MiB without a job.
         rss_peak: MiB at most.
         rss_after: MiB when all jobs are deleted.
-        cleaning: Seconds from the last Completed until all workers are deleted.
+        cleaning: Seconds from the last Completed to the deletion of the last worker.
+        left: Workers that were not deleted.
         requests: By verb and resource until then; None without an audit log.
         events: Events posted, repetitions included.
     """
@@ -36,6 +37,7 @@ class SideFigures:
     rss_peak: float
     rss_after: float
     cleaning: float = 0.0
+    left: int = 0
     requests: Mapping[str, int] | None = None
     events: int = 0
 
@@ -87,6 +89,7 @@ ROWS = (
     Row("median time to Completed, share of the run", lambda side: side.share(0.5), ".2f"),
     Row("95th percentile of it, share of the run", lambda side: side.share(0.95), ".2f"),
     Row("workers deleted, s after the last Completed", lambda side: side.cleaning, ".1f"),
+    Row("workers never deleted", lambda side: side.left, ".0f"),
     Row("operator CPU per job, ms", lambda side: side.cpu_ms, ".1f"),
     Row("RSS without jobs, MiB", lambda side: side.rss_start, ".0f"),
     Row("peak RSS, MiB", lambda side: side.rss_peak, ".0f"),
