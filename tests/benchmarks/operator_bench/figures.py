@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+OTHERS = "others"
+"""CPU of everything that the benchmark does not know."""
 RARE = 0.01
 """Fewer requests of a kind per job are left out of the table."""
 
@@ -124,11 +126,14 @@ def requests_table(sides: Sequence[SideFigures]) -> str:
 def cpu_table(sides: Sequence[SideFigures]) -> str:
     """CPU milliseconds per job by process: what the machine did meanwhile."""
     processes = dict.fromkeys(process for side in sides for process in side.cpu)
-    rows = [
-        [process, *(f"{1000 * side.cpu.get(process, 0) / side.jobs:.0f}" for side in sides)]
-        for process in processes
-    ]
+    rows = [[process, *(f"{_ms(side, process):.0f}" for side in sides)] for process in processes]
+    ours = [process for process in processes if process != OTHERS]
+    rows.append(["all but others", *(f"{sum(_ms(side, each) for each in ours):.0f}" for side in sides)])
     return markdown(["CPU per job, ms", *(side.name for side in sides)], rows)
+
+
+def _ms(side: SideFigures, process: str) -> float:
+    return 1000 * side.cpu.get(process, 0.0) / side.jobs
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

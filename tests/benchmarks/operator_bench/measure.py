@@ -76,7 +76,6 @@ class Measurement:
         self._folder = folder
         self._times = Completions()
         self._driver = LauncherDriver(api, side.needs)
-        self._addressed: set[tuple[str, str]] = set()
 
     def run(self, processes: dict[str, int]) -> SideFigures:
         """Measure.

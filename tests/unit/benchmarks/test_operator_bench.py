@@ -67,6 +67,14 @@ def test_without_an_audit_log_requests_are_left_out() -> None:
     assert "requests" not in page.tables([side_figures(requests=None)])
 
 
+def test_cpu_is_told_by_process_with_the_sum_of_what_belongs_to_the_run() -> None:
+    """A busy machine changes jobs per second, and this sum much less."""
+    text = figures.cpu_table([side_figures(cpu={"operator": 0.4, "apiserver": 2.0, "others": 9.0})])
+
+    assert "| operator | 100 |" in text
+    assert text.endswith("| all but others | 600 |")
+
+
 def test_requests_stand_by_verb_and_resource_the_most_frequent_first() -> None:
     """Where the API server's work comes from."""
     lines = figures.requests_table([side_figures()]).splitlines()
