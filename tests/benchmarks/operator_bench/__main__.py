@@ -11,6 +11,7 @@ a machine: compare them on an idle one only.
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import uuid
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
     args = parse(argv)
     if not os.environ.get("KUBECONFIG"):
         raise SystemExit('KUBECONFIG is not set: run "make bench ONLY=operator", or name a cluster')
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays in the cluster
     api, run = ApiServer(), f"bench-{uuid.uuid4().hex[:6]}"
     size = Size(args.jobs, args.namespaces, args.timeout, args.settle)
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,7 +1,9 @@
 """An account for each operator under test, with its rules alone: the audit log tells them apart."""
 
+import contextlib
 from pathlib import Path
 
+from dgl_operator.runtime.cluster import NotFound
 from tests.benchmarks.operator_bench.bodies import Json
 from tests.support.api_client import ApiServer
 
@@ -26,7 +28,8 @@ def install(api: ApiServer, home: str, name: str, rules: list[Json]) -> None:
 def remove(api: ApiServer, name: str) -> None:
     """Remove what is not in the namespace."""
     for plural in ("clusterrolebindings", "clusterroles"):
-        api.call("DELETE", f"/apis/{GROUP}/v1/{plural}/{name}")
+        with contextlib.suppress(NotFound):
+            api.call("DELETE", f"/apis/{GROUP}/v1/{plural}/{name}")
 
 
 def user(home: str, name: str) -> str:

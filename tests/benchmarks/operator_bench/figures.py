@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+OTHERS = "others"
+"""CPU of everything that the benchmark does not know."""
 RARE = 0.01
 """Fewer requests of a kind per job are left out of the table."""
 
@@ -22,7 +24,9 @@ class SideFigures:
         rss_start: MiB without a job.
         rss_peak: MiB at most.
         rss_after: MiB when all jobs are deleted.
-        requests: By verb and resource until everything is quiet; None without an audit log.
+        cleaning: Seconds from the last Completed to the deletion of the last worker.
+        left: Workers that were not deleted.
+        requests: By verb and resource until then; None without an audit log.
         events: Events posted, repetitions included.
     """
 
@@ -34,6 +38,8 @@ class SideFigures:
     rss_start: float
     rss_peak: float
     rss_after: float
+    cleaning: float = 0.0
+    left: int = 0
     requests: Mapping[str, int] | None = None
     events: int = 0
 
@@ -84,6 +90,8 @@ ROWS = (
     Row("jobs per second", lambda side: side.pace, ".2f"),
     Row("median time to Completed, share of the run", lambda side: side.share(0.5), ".2f"),
     Row("95th percentile of it, share of the run", lambda side: side.share(0.95), ".2f"),
+    Row("workers deleted, s after the last Completed", lambda side: side.cleaning, ".1f"),
+    Row("workers never deleted", lambda side: side.left, ".0f"),
     Row("operator CPU per job, ms", lambda side: side.cpu_ms, ".1f"),
     Row("RSS without jobs, MiB", lambda side: side.rss_start, ".0f"),
     Row("peak RSS, MiB", lambda side: side.rss_peak, ".0f"),
@@ -118,11 +126,14 @@ def requests_table(sides: Sequence[SideFigures]) -> str:
 def cpu_table(sides: Sequence[SideFigures]) -> str:
     """CPU milliseconds per job by process: what the machine did meanwhile."""
     processes = dict.fromkeys(process for side in sides for process in side.cpu)
-    rows = [
-        [process, *(f"{1000 * side.cpu.get(process, 0) / side.jobs:.0f}" for side in sides)]
-        for process in processes
-    ]
+    rows = [[process, *(f"{_ms(side, process):.0f}" for side in sides)] for process in processes]
+    ours = [process for process in processes if process != OTHERS]
+    rows.append(["all but others", *(f"{sum(_ms(side, each) for each in ours):.0f}" for side in sides)])
     return markdown(["CPU per job, ms", *(side.name for side in sides)], rows)
+
+
+def _ms(side: SideFigures, process: str) -> float:
+    return 1000 * side.cpu.get(process, 0.0) / side.jobs
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

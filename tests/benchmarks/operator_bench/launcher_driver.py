@@ -49,6 +49,8 @@ class Waiting:
     addressed: bool = False
     advanced: bool = False
     started: bool = False
+    cleaned: set[str] = field(default_factory=set)
+    """Workers that were deleted."""
 
     def may_start(self, needs: Needs) -> bool:
         """Whether the main container starts now."""
@@ -86,6 +88,7 @@ class LauncherDriver:
         with self._lock:
             job = self._jobs.setdefault(key, Waiting())
             if change == "DELETED":
+                job.cleaned |= {pod["metadata"]["name"]} if labels[ROLE] == WORKER else set()
                 return
             if labels[ROLE] == LAUNCHER:
                 job.launcher = pod
@@ -101,6 +104,11 @@ class LauncherDriver:
             job = self._jobs.setdefault((namespace, job_name), Waiting())
             job.addressed = True
             self._go_on((namespace, job_name), job)
+
+    def cleaned(self) -> int:
+        """How many workers were deleted."""
+        with self._lock:
+            return sum(len(job.cleaned) for job in self._jobs.values())
 
     def _go_on(self, key: Key, job: Waiting) -> None:
         if not job.started and job.may_start(self._needs):

@@ -30,6 +30,8 @@ CONTENT = (
     "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
 )
 """What jobs leave; deleted by the benchmark, since the garbage collector sends 20 requests a second."""
+IDLE_SECONDS = 20.0
+"""Without any deletion for so long the clean-up is over, whatever is left."""
 SPARED = "metadata.name!=default,metadata.name!=kube-root-ca.crt"
 
 
@@ -74,7 +76,6 @@ class Measurement:
         self._folder = folder
         self._times = Completions()
         self._driver = LauncherDriver(api, side.needs)
-        self._addressed: set[tuple[str, str]] = set()
 
     def run(self, processes: dict[str, int]) -> SideFigures:
         """Measure.
@@ -106,7 +107,7 @@ class Measurement:
         self._submit()
         self._await_all()
         seconds, used = max(self._times.completed.values()) - start, CpuSample.take(pids).since(cpu)
-        time.sleep(3)  # the clean-up of the last jobs belongs to them
+        cleaning, left = self._await_clean_up()
         requests = dict(audit.count(accounts.user(self._home, self._run))) if audit else None
         events, peak = self._events(), Memory.of(pid).peak
         for watch in watches:
@@ -122,6 +123,8 @@ class Measurement:
             rss_start=before.now,
             rss_peak=peak,
             rss_after=Memory.of(pid).now,
+            cleaning=cleaning,
+            left=left,
             requests=requests,
             events=events,
         )
@@ -180,6 +183,20 @@ class Measurement:
                 told = time.monotonic()
                 print(f"{self._side.name}: {told - start:4.0f} s, {done} completed", file=sys.stderr)
             time.sleep(0.1)
+
+    def _await_clean_up(self) -> tuple[float, int]:
+        """Wait until all workers are deleted, as `cleanPodPolicy` says, or nothing more happens.
+
+        Returns:
+            Seconds to the last deletion, and how many workers stay.
+        """
+        start = last = time.monotonic()
+        gone, workers = self._driver.cleaned(), self._size.jobs * self._side.needs.workers
+        while gone < workers and time.monotonic() < last + IDLE_SECONDS:
+            time.sleep(0.1)
+            if (now := self._driver.cleaned()) > gone:
+                gone, last = now, time.monotonic()
+        return last - start, workers - gone
 
     def _events(self) -> int:
         found = 0

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.benchmarks.operator_bench.figures import OTHERS
+
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -55,4 +57,4 @@ class CpuSample:
     def since(self, earlier: "CpuSample") -> dict[str, float]:
         """What each used; `others` is the rest of the machine."""
         used = {name: self.by_name[name] - earlier.by_name[name] for name in self.by_name}
-        return {**used, "others": max(0.0, self.machine - earlier.machine - sum(used.values()))}
+        return {**used, OTHERS: max(0.0, self.machine - earlier.machine - sum(used.values()))}
