@@ -14,7 +14,7 @@ from dglrun.errors import RunError, Terminated
 
 if TYPE_CHECKING:
     from dglrun.workflow.config import RunConfig
-    from dglrun.workflow.executor import Cluster
+    from dglrun.workflow.executor import ApiServer
 
 TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES = 4096
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return workflow(argv)
 
 
-def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = TERMINATION_LOG) -> int:
+def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path = TERMINATION_LOG) -> int:
     """Run the workflow's part of this pod.
 
     Args:
@@ -52,7 +52,7 @@ def workflow(argv: Sequence[str], cluster: "Cluster | None" = None, log: Path = 
             signal.signal(number, handler)
 
 
-def _workflow(argv: Sequence[str], cluster: "Cluster | None") -> int:
+def _workflow(argv: Sequence[str], cluster: "ApiServer | None") -> int:
     config, is_dry = _configuration(argv)
     if is_dry:
         from dglrun.workflow.dry_run import as_yaml  # noqa: PLC0415 - yaml is slow to import and needed here only
@@ -70,12 +70,12 @@ def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
 
     try:
         flags, is_dry, script_args = parse(argv)
-        return config.check(config.parse(config.Pod.of(os.environ), flags, script_args)), is_dry
+        return config.check(config.parse(config.JobContext.of(os.environ), flags, script_args)), is_dry
     except (UsageError, config.ConfigError) as error:
         raise RunError(str(error), exitcodes.USAGE) from error
 
 
-def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
+def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     from dglrun.transfer.streams import Streams  # noqa: PLC0415
     from dglrun.workflow.executor import Executor, addresses  # noqa: PLC0415
     from dglrun.workflow.plan import plan  # noqa: PLC0415
@@ -83,7 +83,7 @@ def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
 
     start = time.monotonic()
     cluster = cluster or _cluster(config)
-    reporter = Reporter(cluster, config.pod.report)
+    reporter = Reporter(cluster, config.context.report)
     is_launcher = not (config.is_skip or config.is_partitioner)
     if is_launcher and cluster is None:
         raise RunError("the launcher runs in a pod of a DGLJob; --dry-run runs anywhere", exitcodes.USAGE)
@@ -97,12 +97,12 @@ def _run(config: "RunConfig", cluster: "Cluster | None") -> None:
         reporter.close()
 
 
-def _cluster(config: "RunConfig") -> "Cluster | None":
+def _cluster(config: "RunConfig") -> "ApiServer | None":
     from dglrun.kube.api import Api  # noqa: PLC0415
     from dglrun.kube.errors import NotInCluster  # noqa: PLC0415
 
     try:
-        return Api.in_cluster(config.pod.namespace if config.pod.in_job else None)
+        return Api.in_cluster(config.context.namespace if config.context.in_job else None)
     except NotInCluster:
         if config.is_skip:
             return None

@@ -32,7 +32,7 @@ class Groups:
             start += count
 
 
-def group(keys: Array, groups: int) -> Groups:
+def group_by(keys: Array, groups: int) -> Groups:
     """Group rows by key.
 
     Args:

@@ -4,7 +4,7 @@ Standard library only and nothing imported early: it starts once for each worker
 the time until the first trainer runs.
 """
 
-FOLDER = ".dglrun"
+RUN_FOLDER = ".dglrun"
 """Name of the run folder within a worker's workspace."""
-CAUSES = "DGLRUN_CAUSES"
+CAUSES_VARIABLE = "DGLRUN_CAUSES"
 """Environment: the folder that takes `<pid>.json`, written by a process that ends badly (script_runner)."""

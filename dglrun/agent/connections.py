@@ -6,12 +6,12 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dglrun.agent.event_log import Journal
+from dglrun.agent.event_log import EventLog
 
 Record = Mapping[str, Any]
 
 
-class Client:
+class Connection:
     """One attached view.
 
     A slow or broken view holds nobody up: what it has not read yet stays in the journal.
@@ -26,9 +26,9 @@ class Client:
     def __init__(
         self,
         connection: socket.socket,
-        journal: Journal,
+        journal: EventLog,
         selector: selectors.BaseSelector,
-        handle: Callable[["Client", dict[str, Any]], None],
+        handle: Callable[["Connection", dict[str, Any]], None],
     ) -> None:
         self._socket, self._journal, self._selector, self._handle = connection, journal, selector, handle
         self._incoming = b""

@@ -19,11 +19,11 @@ from typing import Any
 
 from dglrun import cgroup
 from dglrun.agent import host_info, process_group, procfs, shared_memory
-from dglrun.agent.connections import Client
-from dglrun.agent.event_log import Journal
-from dglrun.agent.exit_status import End, Failure
+from dglrun.agent.connections import Connection
+from dglrun.agent.event_log import EventLog
+from dglrun.agent.exit_status import ExitStatus, ProcessFailure
 from dglrun.agent.process_group import Child
-from dglrun.agent.sampler_monitor import Death, Samplers
+from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
 from dglrun.agent.spec import Spec
 from dglrun.contract import exitcodes
 
@@ -57,15 +57,15 @@ class Daemon:
 
     def __init__(self, spec: Spec, folder: Path, listener: socket.socket, before: frozenset[str]) -> None:
         self.spec, self._folder, self._before = spec, folder, before
-        self._journal = Journal(folder)
+        self._journal = EventLog(folder)
         self._causes = folder / "causes"
         self._causes.mkdir(exist_ok=True)
         self._selector = selectors.DefaultSelector()
-        self._clients: list[Client] = []
+        self._clients: list[Connection] = []
         self._children: dict[int, Child] = {}
-        self._samplers = Samplers()
+        self._samplers = SamplerMonitor()
         self._state = State.WAITING
-        self._failure: Failure | None = None
+        self._failure: ProcessFailure | None = None
         self._heard = self._looked = self._told = time.monotonic()
         self._kill_at = self._give_up_at = 0.0
         self._dismissed = False
@@ -96,9 +96,9 @@ class Daemon:
     def _accept(self, _mask: int) -> None:
         connection, _address = self._listener.accept()
         self._clients = [client for client in self._clients if client.is_open]
-        self._clients.append(Client(connection, self._journal, self._selector, self._obey))
+        self._clients.append(Connection(connection, self._journal, self._selector, self._obey))
 
-    def _obey(self, client: Client, command: dict[str, Any]) -> None:
+    def _obey(self, client: Connection, command: dict[str, Any]) -> None:
         self._heard = time.monotonic()
         match command["do"]:
             case "attach":
@@ -144,12 +144,12 @@ class Daemon:
         self._state = State.RUNNING
         known = host_info.known(self.spec.ip, self.spec.trainers, master_port, self._causes)
         for process in self.spec.processes:
-            wanted = {**process.env, process_group.FOLDER: str(self._folder)}
+            wanted = {**process.env, process_group.RUN_FOLDER_VARIABLE: str(self._folder)}
             try:
                 child = Child(process, host_info.environment(os.environ, wanted, known))
             except OSError as error:
                 what = f"could not be started: {error}"
-                self._fail(Failure(process.name, exitcodes.USAGE, what, "", process.rank))
+                self._fail(ProcessFailure(process.name, exitcodes.USAGE, what, "", process.rank))
                 return
             self._children[child.pid] = child
             self._selector.register(child, selectors.EVENT_READ, lambda _mask, c=child: self._read(c))
@@ -173,23 +173,23 @@ class Daemon:
                 self._lines(child, self._last_output(child, end))
                 self._ended(child, end)
 
-    def _last_output(self, child: Child, end: End) -> list[str]:
+    def _last_output(self, child: Child, end: ExitStatus) -> list[str]:
         try:
             return child.has_ended(end)
         except ValueError:  # the output had ended, and was closed, before the process
             return []
 
-    def _ended(self, child: Child, end: End) -> None:
+    def _ended(self, child: Child, end: ExitStatus) -> None:
         self._record("ended", who=child.process.name, rank=child.process.rank, code=end.code)
         if self._state is State.RUNNING and not end.is_good:
             self._fail(self._failure_of(child, end))
         if self._state is State.RUNNING and all(c.end for c in self._children.values()):
             self._stop("all processes have ended")
 
-    def _failure_of(self, child: Child, end: End) -> Failure:
+    def _failure_of(self, child: Child, end: ExitStatus) -> ProcessFailure:
         words = self._words(child.pid, child)
         what = f"ended with {end}{self._why(end)}"
-        return Failure(child.process.name, end.code, what, words, child.process.rank)
+        return ProcessFailure(child.process.name, end.code, what, words, child.process.rank)
 
     def _cause(self, pid: int) -> dict[str, Any] | None:
         try:
@@ -203,7 +203,7 @@ class Daemon:
         cause = (self._cause(pid) or {"words": ""})["words"]
         return cause if "\n" in cause else "\n".join([*child.tail, cause]).rstrip()
 
-    def _why(self, end: End) -> str:
+    def _why(self, end: ExitStatus) -> str:
         """Who sent SIGKILL, as far as the kernel tells."""
         is_oom = end.code == 128 + signal.SIGKILL and cgroup.oom_kills() > self._oom_kills
         return ": out of memory (the container's limit)" if is_oom else ""
@@ -217,16 +217,16 @@ class Daemon:
         for death in self._samplers.look(trainers, procfs.table()):
             self._fail(self._failure_of_sampler(death))
 
-    def _failure_of_sampler(self, death: Death) -> Failure:
+    def _failure_of_sampler(self, death: SamplerDeath) -> ProcessFailure:
         child = self._children[death.trainer]
         words = self._words(death.pid, child)
         who = f"sampler of {child.process.name}"
         what = f"(process {death.pid}) ended with {death.end}{self._why(death.end)}"
-        return Failure(who, death.end.code, what, words, child.process.rank)
+        return ProcessFailure(who, death.end.code, what, words, child.process.rank)
 
     # --- the end
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: ProcessFailure) -> None:
         if self._failure or self._state not in (State.WAITING, State.RUNNING):
             return
         self._failure = failure
@@ -238,7 +238,7 @@ class Daemon:
         silent = time.monotonic() - self._heard
         if silent > self.spec.lease and self._state in (State.WAITING, State.RUNNING):
             what = f"heard nothing of the launcher for {silent:.0f} s"
-            self._fail(Failure("supervisor", exitcodes.LOST, what))
+            self._fail(ProcessFailure("supervisor", exitcodes.LOST, what))
 
     def _stop(self, why: str) -> None:
         if self._state in (State.STOPPING, State.FINISHED):
@@ -281,7 +281,7 @@ class Daemon:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         name = signal.Signals(number).name
-        self._fail(Failure("supervisor", 128 + number, f"was ended by {name}"))
+        self._fail(ProcessFailure("supervisor", 128 + number, f"was ended by {name}"))
 
 
 def _empty(reader: int) -> None:

@@ -13,7 +13,7 @@ LIMIT = 32 << 20
 """Bytes on disk, at most."""
 
 
-class Journal:
+class EventLog:
     """An append-only log of JSON lines in two segments.
 
     Args:

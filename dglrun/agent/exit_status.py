@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class End:
+class ExitStatus:
     """The end of one process.
 
     Attributes:
@@ -18,7 +18,7 @@ class End:
     code: int
 
     @classmethod
-    def of_status(cls, status: int) -> "End":
+    def of_status(cls, status: int) -> "ExitStatus":
         """From a wait status."""
         code = os.waitstatus_to_exitcode(status)
         return cls(code if code >= 0 else 128 - code)
@@ -38,12 +38,12 @@ class End:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ProcessFailure:
     """Why a worker's run ended badly.
 
     Attributes:
         who: `trainer 0`, `server 1`, `sampler of trainer 0` or `supervisor`.
-        code: Exit code of the culprit.
+        code: Exit code of the process.
         what: One line on what happened.
         words: Its last words: a traceback or the last lines of its output.
         rank: Rank of the trainer, None where there is none.
@@ -58,6 +58,6 @@ class Failure:
     time: float = 0.0
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "Failure":
+    def of(cls, raw: Mapping[str, Any]) -> "ProcessFailure":
         """From the record that carried it."""
         return cls(raw["who"], raw["code"], raw["what"], raw["words"], raw["rank"], raw["time"])

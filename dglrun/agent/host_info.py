@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dglrun import cgroup
-from dglrun.agent.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS
+from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS
 
 MASTER_PORTS = range(29500, 29900)
 """Below the kernel's ephemeral ports (from 32768): no client of DGL takes the chosen one meanwhile."""
@@ -18,7 +18,7 @@ KEEP_OF_CONTAINER = ("OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAM
 _SIOCGIFADDR = 0x8915
 
 
-class FactError(Exception):
+class HostError(Exception):
     """The worker is not what a run needs; says what is wrong."""
 
 
@@ -31,36 +31,36 @@ def interface_of(ip: str) -> str:
     """The network interface that has this IPv4 address.
 
     Raises:
-        FactError: none has. DGL would silently take the process for machine 0.
+        HostError: none has. DGL would silently take the process for machine 0.
     """
     found = {name: _address(name) for _index, name in socket.if_nameindex()}
     for name, address in found.items():
         if address == ip:
             return name
-    raise FactError(f"pod IP {ip} is on no interface of this pod (found {found}): was the pod replaced?")
+    raise HostError(f"pod IP {ip} is on no interface of this pod (found {found}): was the pod replaced?")
 
 
 def free_port(candidates: Iterable[int] = MASTER_PORTS) -> int:
     """The first port on which one can listen on every address.
 
     Raises:
-        FactError: all are taken.
+        HostError: all are taken.
     """
     for port in candidates:
         if _is_free(port):
             return port
-    raise FactError(f"no free port for torch.distributed in {candidates}")
+    raise HostError(f"no free port for torch.distributed in {candidates}")
 
 
 def require_free(ports: Iterable[int]) -> None:
     """Refuse to start beside a server that still listens.
 
     Raises:
-        FactError: names the taken ports.
+        HostError: names the taken ports.
     """
     taken = [port for port in ports if not _is_free(port)]
     if taken:
-        raise FactError(f"port {', '.join(map(str, taken))} is taken on this worker: a DGL server needs it")
+        raise HostError(f"port {', '.join(map(str, taken))} is taken on this worker: a DGL server needs it")
 
 
 def environment(
@@ -76,13 +76,13 @@ def known(ip: str, trainers: int, master_port: int, causes: Path) -> dict[str, s
     """What the placeholders of a spec stand for on this worker.
 
     Raises:
-        FactError: no interface has the IP.
+        HostError: no interface has the IP.
     """
     return {
         THREADS: str(threads(cgroup.cpu_limit(), trainers)),
         INTERFACE: interface_of(ip),
         MASTER_PORT: str(master_port),
-        CAUSES: str(causes),
+        CAUSES_FOLDER: str(causes),
     }
 
 

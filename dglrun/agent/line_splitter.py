@@ -6,7 +6,7 @@ REPEAT_SECONDS = 10.0
 """A progress bar that rewrites its line is shown as often as this."""
 
 
-class Splitter:
+class LineSplitter:
     r"""Cuts a stream into lines.
 
     A carriage return rewrites a line: only what a terminal would show in the end counts, and while the line

@@ -32,9 +32,9 @@ def main(argv: list[str]) -> int:
 def _start(folder: Path) -> int:
     try:
         spec = decode(_line())
-        lock, before, notes = single_instance.take(folder, Path(spec.shm))
+        lock, before, notes = single_instance.acquire(folder, Path(spec.shm))
         _prepare(spec)
-    except (SpecError, single_instance.TakeoverError, host_info.FactError, OSError) as error:
+    except (SpecError, single_instance.StillRunningError, host_info.HostError, OSError) as error:
         _say({"kind": "refused", "what": str(error)})
         return exitcodes.UNAVAILABLE
     listener = attach.listen(folder)
@@ -73,7 +73,7 @@ def _prepare(spec: Spec) -> None:
     """Make the worker ready; nothing is started if anything is amiss.
 
     Raises:
-        FactError: an address or a port is not what the run needs.
+        HostError: an address or a port is not what the run needs.
         OSError: a file cannot be written.
     """
     for folder in spec.folders:
@@ -95,7 +95,7 @@ def _leave_behind(
         if os.fork() != 0:
             os._exit(0)
         _drop_streams(folder)
-        single_instance.hold(lock)
+        single_instance.record_holder(lock)
         process_group.adopt_orphans()
         Daemon(spec, folder, listener, before).run()
         single_instance.release(folder)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dglrun.agent import procfs
-from dglrun.agent.exit_status import End
-from dglrun.agent.line_splitter import Splitter
-from dglrun.agent.spec import Process, Role
+from dglrun.agent.exit_status import ExitStatus
+from dglrun.agent.line_splitter import LineSplitter
+from dglrun.agent.spec import Process, ProcessRole
 
 LAST_LINES = 20
-FOLDER = "DGLRUN_FOLDER"
+RUN_FOLDER_VARIABLE = "DGLRUN_FOLDER"
 """Environment of each process: by it a later supervisor finds what an earlier one could not end."""
 
 _PR_SET_PDEATHSIG = 1
@@ -38,10 +38,10 @@ class Child:
 
     def __init__(self, process: Process, env: Mapping[str, str]) -> None:
         self.process = process
-        self.end: End | None = None
+        self.end: ExitStatus | None = None
         self.tail: deque[str] = deque(maxlen=LAST_LINES)
         """Its last lines of output."""
-        self._splitter = Splitter(time.monotonic())
+        self._splitter = LineSplitter(time.monotonic())
         self._popen = subprocess.Popen(
             process.argv,
             env=dict(env),
@@ -64,7 +64,7 @@ class Child:
     @property
     def is_trainer(self) -> bool:
         """Whether its exit code decides."""
-        return self.process.role is Role.TRAINER
+        return self.process.role is ProcessRole.TRAINER
 
     def fileno(self) -> int:
         """The read end of its output."""
@@ -78,7 +78,7 @@ class Child:
         self.tail.extend(lines)
         return lines, ended
 
-    def has_ended(self, end: End) -> list[str]:
+    def has_ended(self, end: ExitStatus) -> list[str]:
         """Note its end; returns the last lines of output."""
         self.end = end
         self._popen.returncode = end.code
@@ -92,12 +92,12 @@ class Child:
         self._output.close()
 
 
-def reap() -> list[tuple[int, End]]:
+def reap() -> list[tuple[int, ExitStatus]]:
     """The children that have ended, adopted orphans among them."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append((ended[0], End.of_status(ended[1])))
+            found.append((ended[0], ExitStatus.of_status(ended[1])))
     return found
 
 
@@ -127,7 +127,7 @@ def end_remains(folder: Path, patience: float = 5.0) -> tuple[int, ...]:
 def _remains(folder: Path) -> tuple[int, ...]:
     entries = procfs.table()
     alive = [pid for pid, entry in entries.items() if not entry.is_zombie and pid != os.getpid()]
-    return procfs.with_variable(FOLDER, str(folder), alive)
+    return procfs.with_variable(RUN_FOLDER_VARIABLE, str(folder), alive)
 
 
 def _drain(fileno: int) -> tuple[bytes, bool]:

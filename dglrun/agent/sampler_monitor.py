@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dglrun.agent import procfs
-from dglrun.agent.exit_status import End
+from dglrun.agent.exit_status import ExitStatus
 
 _PATIENT = 128 + signal.SIGTERM
 """A pool that is closed ends its workers by SIGTERM and asks for their status at once."""
 
 
 @dataclass(frozen=True)
-class Death:
+class SamplerDeath:
     """A spawned child that ended badly while its trainer lived.
 
     Attributes:
@@ -28,17 +28,17 @@ class Death:
 
     trainer: int
     pid: int
-    end: End
+    end: ExitStatus
 
 
-class Samplers:
+class SamplerMonitor:
     """What was seen of the spawned children so far."""
 
     def __init__(self) -> None:
         self._known: set[tuple[int, int]] = set()
         self._suspect: set[tuple[int, int]] = set()
 
-    def look(self, trainers: frozenset[int], entries: Mapping[int, procfs.Entry]) -> list[Death]:
+    def look(self, trainers: frozenset[int], entries: Mapping[int, procfs.Entry]) -> list[SamplerDeath]:
         """The deaths that this look at the processes shows.
 
         Args:
@@ -48,10 +48,10 @@ class Samplers:
         deaths = []
         for entry in entries.values():
             if entry.parent in trainers and (end := self._end_of(entry)):
-                deaths.append(Death(entry.parent, entry.pid, end))
+                deaths.append(SamplerDeath(entry.parent, entry.pid, end))
         return deaths
 
-    def _end_of(self, entry: procfs.Entry) -> End | None:
+    def _end_of(self, entry: procfs.Entry) -> ExitStatus | None:
         key = (entry.pid, entry.started)
         if not entry.is_zombie:
             if key not in self._known and procfs.is_spawned(entry.pid):
@@ -59,7 +59,7 @@ class Samplers:
             return None
         if key not in self._known or (os.WIFEXITED(entry.status) and os.WEXITSTATUS(entry.status) == 0):
             return None
-        end = End.of_status(entry.status)
+        end = ExitStatus.of_status(entry.status)
         if end.code == _PATIENT and key not in self._suspect:
             self._suspect.add(key)
             return None

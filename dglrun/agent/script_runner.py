@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dglrun.agent import CAUSES
+from dglrun.agent import CAUSES_VARIABLE
 
 WORDS = 3000
 """Characters of a traceback that are recorded."""
@@ -111,7 +111,7 @@ def leave(code: int, words: str) -> NoReturn:
 
 
 def _record(code: int, words: str) -> None:
-    folder = os.environ.get(CAUSES)
+    folder = os.environ.get(CAUSES_VARIABLE)
     if not folder:
         return
     cause = {"pid": os.getpid(), "code": code, "words": words[-WORDS:]}

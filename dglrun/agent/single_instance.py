@@ -14,11 +14,11 @@ PATIENCE = 20.0
 """Seconds that an earlier supervisor gets to end its processes before it is killed."""
 
 
-class TakeoverError(Exception):
+class StillRunningError(Exception):
     """An earlier supervisor could not be ended."""
 
 
-def take(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str]]:
+def acquire(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str]]:
     """Take hold of a run folder.
 
     Args:
@@ -30,7 +30,7 @@ def take(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str]]:
         notes on what was ended and removed.
 
     Raises:
-        TakeoverError: the earlier supervisor lives on.
+        StillRunningError: the earlier supervisor lives on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,7 +48,7 @@ def take(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str]]:
     return lock, before, notes
 
 
-def hold(lock: int) -> None:
+def record_holder(lock: int) -> None:
     """Write into the lock file who holds it."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -75,7 +75,7 @@ def _end_holder(folder: Path, lock: int) -> None:
     with contextlib.suppress(ValueError, ProcessLookupError):
         os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
     if not _wait(lock, 5.0):
-        raise TakeoverError(f"the supervisor of an earlier run in {folder} could not be ended")
+        raise StillRunningError(f"the supervisor of an earlier run in {folder} could not be ended")
 
 
 def _wait(lock: int, seconds: float) -> bool:

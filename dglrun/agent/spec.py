@@ -12,14 +12,14 @@ THREADS = "<CPU limit of the container / trainers>"
 """Stands in a plan for a number that only the worker knows; the supervisor puts it in."""
 INTERFACE = "<interface with the pod's IP>"
 MASTER_PORT = "<free port of worker 0, from 29500>"
-CAUSES = "<folder for causes of death>"
+CAUSES_FOLDER = "<folder for causes of death>"
 
 
 class SpecError(ValueError):
     """The text is no spec of this version; says which part and what was expected."""
 
 
-class Role(Enum):
+class ProcessRole(Enum):
     """What a process does in DGL."""
 
     SERVER = "server"
@@ -38,7 +38,7 @@ class Process:
         env: Added to the container's environment; whole values may be placeholders of this module.
     """
 
-    role: Role
+    role: ProcessRole
     index: int
     rank: int | None
     argv: tuple[str, ...]
@@ -113,4 +113,4 @@ def _plain(process: Process) -> dict[str, Any]:
 
 
 def _process(raw: dict[str, Any]) -> Process:
-    return Process(Role(raw["role"]), raw["index"], raw["rank"], tuple(raw["argv"]), dict(raw["env"]))
+    return Process(ProcessRole(raw["role"]), raw["index"], raw["rank"], tuple(raw["argv"]), dict(raw["env"]))

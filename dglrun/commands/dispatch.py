@@ -13,7 +13,7 @@ from dglrun.dispatch import graphbolt, pipeline
 from dglrun.errors import DataError
 from dglrun.formats.dgl import graphs
 from dglrun.mpi import mpirun
-from dglrun.mpi.collectives import AgreedError, Mpi, Ranks, connect, world_size
+from dglrun.mpi.collectives import AgreedError, MpiRanks, Ranks, connect, world_size
 
 _DAY = 86400
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
@@ -116,7 +116,7 @@ def _guard(ranks: Ranks, work: Callable[[], None]) -> int:
 
 def _end(ranks: Ranks, code: int) -> int:
     """End the other ranks with this code; alone, return it."""
-    if isinstance(ranks, Mpi):
+    if isinstance(ranks, MpiRanks):
         ranks.abort(code)
     return code
 

@@ -19,7 +19,7 @@ from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
-from dglrun.mpi.collectives import Ranks, connect, raise_first, together
+from dglrun.mpi.collectives import Ranks, connect, raise_first, run_on_all_ranks
 from dglrun.report.measure import Quality, measure, status
 from dglrun.report.table import render
 from dglrun.verify import loader, serving
@@ -55,14 +55,14 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
         DataError: on every rank, when any part is not what it must be.
     """
     start = time.monotonic()
-    together(ranks, lambda: _require_place(ranks.rank))
-    folder = together(ranks, lambda: load_folder(args.part_config))
+    run_on_all_ranks(ranks, lambda: _require_place(ranks.rank))
+    folder = run_on_all_ranks(ranks, lambda: load_folder(args.part_config))
     cheap = sum(ranks.gather(_size(folder, ranks.rank))) <= args.limit  # each rank reads the whole source
     wanted = args.verify == "always" or (args.verify == "auto" and cheap)
     raise_first(ranks, _first(serving.problems_of(folder, ranks.rank)))
     if wanted:
-        together(ranks, lambda: _verify(args, folder, ranks.rank))
-    found = _add(ranks.gather(together(ranks, lambda: _measured(folder, ranks.rank))), folder)
+        run_on_all_ranks(ranks, lambda: _verify(args, folder, ranks.rank))
+    found = _add(ranks.gather(run_on_all_ranks(ranks, lambda: _measured(folder, ranks.rank))), folder)
     if ranks.rank == 0:
         args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
         print(render(found), end="")

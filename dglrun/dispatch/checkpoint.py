@@ -26,7 +26,7 @@ def fingerprint(options: dict[str, Any], files: Iterable[Path]) -> str:
 
 
 @dataclass
-class Work:
+class Checkpoint:
     """A rank's hidden folder.
 
     Attributes:
@@ -80,13 +80,13 @@ class Work:
         draft.replace(self.folder / _STATE)
 
 
-def look(out_dir: Path, rank: int, fingerprint: str) -> Work:
+def load_checkpoint(out_dir: Path, rank: int, fingerprint: str) -> Checkpoint:
     """See what an earlier run left for this rank; changes nothing."""
     folder = out_dir / f"{_PREFIX}{rank}"
-    return Work(folder, fingerprint, _finished(folder, fingerprint))
+    return Checkpoint(folder, fingerprint, _finished(folder, fingerprint))
 
 
-def drop_strangers(out_dir: Path, size: int) -> None:
+def remove_stale_ranks(out_dir: Path, size: int) -> None:
     """Remove what a run with more ranks left in a shared output folder."""
     for folder in out_dir.glob(f"{_PREFIX}*"):
         rank = folder.name.removeprefix(_PREFIX)

@@ -8,18 +8,18 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch.node_map import NodeMap
-from dglrun.dispatch.shuffle import Load, Owners, block_rows, route
+from dglrun.dispatch.shuffle import OutgoingRows, Owners, block_rows, shuffle
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.partition_book import Ranges, id_dtype, part_dtype
 from dglrun.mpi.collectives import Ranks
 
-Index = Mapping[FileSpec, Sequence[FileIndex]]
+Index = Mapping[FileSpec, Sequence[RowIndex]]
 
 
-class Chunk(NamedTuple):
+class EdgeRun(NamedTuple):
     """A run of edges of one part and type, in input order.
 
     Attributes:
@@ -43,7 +43,7 @@ class Edges:
         parts: By edge type: the part of each edge that this rank read (kept where features follow).
     """
 
-    chunks: dict[int, list[list[Chunk]]]
+    chunks: dict[int, list[list[EdgeRun]]]
     sent: Ints
     parts: dict[int, Array] = field(default_factory=dict)
 
@@ -93,30 +93,30 @@ class EdgeReader:
         tally = Tally(self.nodes.parts, True)
         alone = Owners(1, self.ranks.size)
 
-        def prepare(raw: tuple[Ints, Ints]) -> Load:
+        def prepare(raw: tuple[Ints, Ints]) -> OutgoingRows:
             self._find(etype, raw, tally)
-            return Load(np.empty(0, np.uint8), ())
+            return OutgoingRows(np.empty(0, np.uint8), ())
 
-        for _ in route(self.ranks, alone, self._blocks(etype), _EMPTY, prepare):
+        for _ in shuffle(self.ranks, alone, self._blocks(etype), _EMPTY, prepare):
             pass
         return tally.parts()
 
-    def _route(self, etype: int, with_rows: bool, tally: "Tally") -> dict[int, list[list[Chunk]]]:
+    def _route(self, etype: int, with_rows: bool, tally: "Tally") -> dict[int, list[list[EdgeRun]]]:
         start, _ = self._share(etype)
-        runs: dict[int, list[list[Chunk]]] = {
+        runs: dict[int, list[list[EdgeRun]]] = {
             part: [[] for _ in range(self.ranks.size)] for part in self.owners.owned(self.ranks.rank)
         }
         dtype = id_dtype(self.graph.num_edges[etype])
 
-        def prepare(raw: tuple[Ints, Ints]) -> Load:
+        def prepare(raw: tuple[Ints, Ints]) -> OutgoingRows:
             first = start + tally.seen
             src, dst, parts = self._find(etype, raw, tally)
             rows = (np.arange(first, first + len(src), dtype=dtype),) if with_rows else ()
-            return Load(parts, (src, dst, *rows))
+            return OutgoingRows(parts, (src, dst, *rows))
 
-        for arrival in route(self.ranks, self.owners, self._blocks(etype), _EMPTY, prepare):
+        for arrival in shuffle(self.ranks, self.owners, self._blocks(etype), _EMPTY, prepare):
             src, dst, *rows = arrival.columns
-            runs[arrival.part][arrival.source].append(Chunk(src, dst, rows[0] if rows else None))
+            runs[arrival.part][arrival.source].append(EdgeRun(src, dst, rows[0] if rows else None))
         return runs
 
     def _find(self, etype: int, raw: tuple[Ints, Ints], tally: "Tally") -> tuple[Array, Array, Array]:

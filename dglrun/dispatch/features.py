@@ -11,13 +11,13 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints
 from dglrun.dispatch.halo import batches
-from dglrun.dispatch.shuffle import Load, Owners, route
+from dglrun.dispatch.shuffle import OutgoingRows, Owners, shuffle
 from dglrun.formats.dgl.arrays import ArrayFile
 from dglrun.mpi.collectives import Ranks
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowStream:
     """A table on its way.
 
     Attributes:
@@ -49,12 +49,12 @@ class Stream:
         places = np.cumsum(self.sent, axis=0) - self.sent
         seen = 0
 
-        def prepare(block: Array) -> Load:
+        def prepare(block: Array) -> OutgoingRows:
             nonlocal seen
             seen += len(block)
-            return Load(self.parts[seen - len(block) : seen], (block,))
+            return OutgoingRows(self.parts[seen - len(block) : seen], (block,))
 
-        for arrival in route(ranks, owners, blocks, self.empty, prepare):
+        for arrival in shuffle(ranks, owners, blocks, self.empty, prepare):
             (block,) = arrival.columns
             files[arrival.part].put(self.name, int(places[arrival.source, arrival.part]), block)
             places[arrival.source, arrival.part] += len(block)

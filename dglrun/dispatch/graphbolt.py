@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dglrun.dispatch import csc_csr
-from dglrun.dispatch.edges import Chunk
+from dglrun.dispatch.edges import EdgeRun
 from dglrun.formats.dgl.arrays import ArraySpec, StoredArray
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.partition_book import Ranges
@@ -36,7 +36,7 @@ def lacking() -> str | None:
     return None
 
 
-def put_scratch(folder: Path, chunks: list[Chunk], nodes: int, first_node: int) -> None:
+def put_scratch(folder: Path, chunks: list[EdgeRun], nodes: int, first_node: int) -> None:
     """Keep a part's CSC beside its graph until `write`; sources in `chunks` are part-local."""
     sources = csc_csr.Side([chunk.src for chunk in chunks], 0)
     targets = csc_csr.Side([chunk.dst for chunk in chunks], first_node)

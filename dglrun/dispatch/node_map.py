@@ -11,11 +11,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group
+from dglrun.arrays import Array, Ints, group_by
 from dglrun.formats import assignment_shares
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.partition_book import Ranges
-from dglrun.mpi.collectives import Ranks, together
+from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 
 WHOLE_TABLE_BYTES = 256 << 20
 """A node table up to this size is kept whole on every rank; a larger one in shards."""
@@ -71,14 +71,14 @@ def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) 
         DataError: a file is missing, has the wrong number of lines or a line that is no part.
     """
     files = [assignment_shares.assignment_file(folder, ntype) for ntype in graph.ntypes]
-    parts = together(
+    parts = run_on_all_ranks(
         ranks,
         lambda: [assignment_shares.read_share(path, num_parts, ranks.rank, ranks.size) for path in files],
     )
     own = np.stack([assignment_shares.part_counts(found, num_parts) for found in parts], axis=1)
     sent = np.stack(ranks.gather(own))
     lines = sent.sum(axis=(0, 1)).tolist()
-    together(
+    run_on_all_ranks(
         ranks, lambda: list(map(assignment_shares.check_lines, files, graph.ntypes, lines, graph.num_nodes))
     )
     before = sent[: ranks.rank].sum(axis=0)
@@ -88,7 +88,7 @@ def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) 
     return Nodes(Ranges(sent.sum(axis=0)), shares, sent)
 
 
-def node_map(nodes: Nodes, ranks: Ranks, limit: int = WHOLE_TABLE_BYTES) -> NodeMap:
+def make_node_map(nodes: Nodes, ranks: Ranks, limit: int = WHOLE_TABLE_BYTES) -> NodeMap:
     """Number this rank's nodes and make the map; collective.
 
     Args:
@@ -99,9 +99,11 @@ def node_map(nodes: Nodes, ranks: Ranks, limit: int = WHOLE_TABLE_BYTES) -> Node
     tables = [_number(nodes, at) for at in range(len(nodes.shares))]
     rows = nodes.sent.sum(axis=1)
     if nodes.ranges.total * nodes.ranges.dtype.itemsize <= limit or ranks.size == 1:
-        return Whole([ranks.concatenate(table, rows[:, at].tolist()) for at, table in enumerate(tables)])
+        return ReplicatedNodeMap(
+            [ranks.concatenate(table, rows[:, at].tolist()) for at, table in enumerate(tables)]
+        )
     firsts = np.cumsum(rows, axis=0) - rows
-    return Sharded(tables, firsts, ranks)
+    return ShardedNodeMap(tables, firsts, ranks)
 
 
 def _number(nodes: Nodes, ntype: int) -> Array:
@@ -111,14 +113,14 @@ def _number(nodes: Nodes, ntype: int) -> Array:
     following = nodes.ranges.starts[:, ntype] + found.before
     for start in range(0, len(table), _BLOCK):
         block = found.parts[start : start + _BLOCK]
-        order = group(block, nodes.ranges.parts)
+        order = group_by(block, nodes.ranges.parts)
         for part, rows in order.runs():
             table[start : start + _BLOCK][rows] = following[part] + np.arange(len(rows))
             following[part] += len(rows)
     return table
 
 
-class Whole:
+class ReplicatedNodeMap:
     """Every rank holds the whole table."""
 
     def __init__(self, tables: Sequence[Array]) -> None:
@@ -131,7 +133,7 @@ class Whole:
         )
 
 
-class Sharded:
+class ShardedNodeMap:
     """Each rank holds the table of its own stretch and answers the others' questions.
 
     Attributes:
@@ -146,7 +148,7 @@ class Sharded:
 
     def find(self, ntype: int, ids: Ints) -> Array:
         """See `NodeMap.find`."""
-        order = group(self._holders(ntype, ids), self._ranks.size)
+        order = group_by(self._holders(ntype, ids), self._ranks.size)
         asked = order.counts
         answered = self._ranks.counts(asked.reshape(-1, 1)).ravel()
         questions = self._ranks.exchange(ids[order.rows], asked.tolist(), answered.tolist())

@@ -9,7 +9,7 @@ from dglrun.dispatch import graphbolt
 from dglrun.errors import DataError
 from dglrun.formats.assignment import AssignmentMeta
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.partition_book import Ranges
 
@@ -87,7 +87,7 @@ def check_machines(ip_config: Path | None, parts: int) -> None:
 
 
 def check_rows(
-    tables: Mapping[str, tuple[FileSpec, int]], index: Mapping[FileSpec, Sequence[FileIndex]]
+    tables: Mapping[str, tuple[FileSpec, int]], index: Mapping[FileSpec, Sequence[RowIndex]]
 ) -> None:
     """Compare the rows of every table's files with the metadata.
 

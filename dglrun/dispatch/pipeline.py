@@ -23,7 +23,7 @@ from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
-from dglrun.mpi.collectives import Ranks, together
+from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 
 _GRAPH, _NODE, _EDGE, _NIDS, _BOLT = "graph", "node", "edge", "orig_nids", "graphbolt"
 
@@ -89,25 +89,25 @@ def dispatch(options: Options, ranks: Ranks, say: Callable[[str], None]) -> None
         DataError: the input is bad; the same error on every rank.
     """
     started = time.monotonic()
-    source = examine(options, ranks)
+    source = load_source(options, ranks)
     say(f"{source.graph.name}: {source.meta.num_parts} parts on {ranks.size} ranks")
     Dispatch(options, source, ranks, say).run()
     say(f"done in {time.monotonic() - started:.1f} s")
 
 
-def examine(options: Options, ranks: Ranks) -> Source:
+def load_source(options: Options, ranks: Ranks) -> Source:
     """Read the metadata and count the rows of all files, each file by one rank; collective.
 
     Raises:
         DataError: see `dispatch`.
     """
-    graph = together(ranks, lambda: ChunkedGraph.load(options.in_dir, options.metadata_filename))
-    together(ranks, lambda: _refuse_overwriting(options, graph))
-    meta = together(ranks, lambda: load_meta(options.partitions_dir))
-    together(ranks, lambda: part_config.check_machines(options.ip_config, meta.num_parts))
+    graph = run_on_all_ranks(ranks, lambda: ChunkedGraph.load(options.in_dir, options.metadata_filename))
+    run_on_all_ranks(ranks, lambda: _refuse_overwriting(options, graph))
+    meta = run_on_all_ranks(ranks, lambda: load_meta(options.partitions_dir))
+    run_on_all_ranks(ranks, lambda: part_config.check_machines(options.ip_config, meta.num_parts))
     tables = graph.tables()
     files = [(spec, path) for spec, _ in tables.values() for path in spec.paths]
-    own = together(
+    own = run_on_all_ranks(
         ranks, lambda: [read.index_file(path, spec) for spec, path in files[ranks.rank :: ranks.size]]
     )
     shared = ranks.gather(own)
@@ -116,8 +116,8 @@ def examine(options: Options, ranks: Ranks) -> Source:
     for (spec, _), found in zip(files, indexed, strict=True):
         if len(index[spec]) < len(spec.paths):
             index[spec].append(found)
-    together(ranks, lambda: part_config.check_rows(tables, index))
-    return Source(graph, meta, index, together(ranks, lambda: _feature_infos(graph)))
+    run_on_all_ranks(ranks, lambda: part_config.check_rows(tables, index))
+    return Source(graph, meta, index, run_on_all_ranks(ranks, lambda: _feature_infos(graph)))
 
 
 def _refuse_overwriting(options: Options, graph: ChunkedGraph) -> None:
@@ -159,7 +159,7 @@ class Dispatch:
             self.graph, self.options.partitions_dir, self.owners.parts, self.ranks
         )
         self.say("assignment read")
-        self.work = checkpoint.look(self.options.out_dir, self.ranks.rank, self._fingerprint())
+        self.work = checkpoint.load_checkpoint(self.options.out_dir, self.ranks.rank, self._fingerprint())
         common = self._finished_everywhere()
         edges = None if _GRAPH in common else self._read_edges()
         self._begin(common)
@@ -180,7 +180,9 @@ class Dispatch:
         files += [path for spec, _ in self.graph.tables().values() for path in spec.paths]
         wanted = [self.ranks.size, options.save_orig_nids, options.save_orig_eids, options.formats]
         wanted.append(options.use_graphbolt)
-        return together(self.ranks, lambda: checkpoint.fingerprint({"format": 1, "options": wanted}, files))
+        return run_on_all_ranks(
+            self.ranks, lambda: checkpoint.fingerprint({"format": 1, "options": wanted}, files)
+        )
 
     def _finished_everywhere(self) -> list[str]:
         everywhere = self.ranks.gather(list(self.work.finished))
@@ -192,7 +194,7 @@ class Dispatch:
             self.say(f"resumed: finished before: {', '.join(finished)}")
         self.options.out_dir.mkdir(parents=True, exist_ok=True)
         if self.ranks.rank == 0:
-            checkpoint.drop_strangers(self.options.out_dir, self.ranks.size)
+            checkpoint.remove_stale_ranks(self.options.out_dir, self.ranks.size)
         self.work.begin(finished)
         for part in self.owned:
             self.work.part(part).mkdir(exist_ok=True)
@@ -204,7 +206,7 @@ class Dispatch:
         return self.edge_reader
 
     def _make_reader(self) -> EdgeReader:
-        finder = node_map.node_map(self.nodes, self.ranks, self.options.table_bytes)
+        finder = node_map.make_node_map(self.nodes, self.ranks, self.options.table_bytes)
         return EdgeReader(self.graph, self.source.index, self.nodes.ranges, finder, self.ranks, self.owners)
 
     def _featured(self) -> list[int]:
@@ -245,7 +247,9 @@ class Dispatch:
             for at, name in self._ntypes():
                 held = self.nodes.shares[at]
                 rows = block_rows(8, self.ranks.size)
-                stream = features.Stream(name, held.parts, self.nodes.sent[:, :, at], np.empty(0, np.int64))
+                stream = features.RowStream(
+                    name, held.parts, self.nodes.sent[:, :, at], np.empty(0, np.int64)
+                )
                 stream.run(features.ids(held.start, held.stop, rows), files.by_part, self.ranks, self.owners)
         self.work.finish(_NIDS)
 
@@ -283,7 +287,7 @@ class Dispatch:
             spec, start, stop, block_rows(width, self.ranks.size), files=self.source.index[spec]
         )
         empty = np.empty((0, *info.tail), info.dtype)
-        stream = features.Stream(f"{owner}/{name}", parts, sent, empty)
+        stream = features.RowStream(f"{owner}/{name}", parts, sent, empty)
         stream.run(blocks, files.by_part, self.ranks, self.owners)
 
     def _rows(self, kind: str, owner: str) -> tuple[int, int, Array, Ints]:

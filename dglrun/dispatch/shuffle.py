@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group
+from dglrun.arrays import Array, Ints, group_by
 from dglrun.errors import DataError
 from dglrun.formats.dgl.partition_book import part_dtype
 from dglrun.mpi.collectives import Ranks, raise_first
@@ -24,7 +24,7 @@ _DONE, _MORE, _FAILED = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Load:
+class OutgoingRows:
     """Rows to send.
 
     Attributes:
@@ -37,7 +37,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class IncomingRows:
     """Rows of one part from one rank, in input order."""
 
     source: int
@@ -74,9 +74,9 @@ def block_rows(row_bytes: int, size: int) -> int:
     return max(1, ROUND_BYTES // max(row_bytes, 1) // size)
 
 
-def route(
-    ranks: Ranks, owners: Owners, blocks: Iterator[Raw], empty: Raw, prepare: Callable[[Raw], Load]
-) -> Iterator[Arrival]:
+def shuffle(
+    ranks: Ranks, owners: Owners, blocks: Iterator[Raw], empty: Raw, prepare: Callable[[Raw], OutgoingRows]
+) -> Iterator[IncomingRows]:
     """Send all blocks of all ranks to the owners of their rows; collective.
 
     Args:
@@ -95,7 +95,7 @@ def route(
     while True:
         raw, state, problem = _next(blocks, empty, state)
         load = prepare(raw)
-        order = group(slots[load.parts] if owners.size > 1 else load.parts, owners.parts)
+        order = group_by(slots[load.parts] if owners.size > 1 else load.parts, owners.parts)
         send = _header(owners, order.counts, state)
         received = ranks.counts(send)
         states = received[:, -1]
@@ -136,10 +136,10 @@ def _ordered(column: Array, rows: Ints, parts: int) -> Array:
     return column if parts == 1 else np.take(column, rows, axis=0)
 
 
-def _arrivals(owned: Sequence[int], counts: Ints, columns: tuple[Array, ...]) -> Iterator[Arrival]:
+def _arrivals(owned: Sequence[int], counts: Ints, columns: tuple[Array, ...]) -> Iterator[IncomingRows]:
     start = 0
     for source, row in enumerate(counts.tolist()):
         for part, count in zip(owned, row, strict=False):
             if count:
-                yield Arrival(source, part, tuple(column[start : start + count] for column in columns))
+                yield IncomingRows(source, part, tuple(column[start : start + count] for column in columns))
                 start += count

@@ -8,7 +8,7 @@ import numpy as np
 
 from dglrun.arrays import Ints
 from dglrun.dispatch import csc_csr, graphbolt
-from dglrun.dispatch.edges import Chunk
+from dglrun.dispatch.edges import EdgeRun
 from dglrun.dispatch.halo import batches, localise
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.graphs import GraphSpec, graph_file
@@ -33,7 +33,7 @@ class PartGraph:
     part: int
     nodes: Ranges
     edges: Ranges
-    chunks: Sequence[Sequence[Chunk]]
+    chunks: Sequence[Sequence[EdgeRun]]
 
     def write(self, folder: Path, formats: tuple[str, ...], use_graphbolt: bool) -> None:
         """Write graph.dgl; afterwards the sources in `chunks` are part-local numbers.
@@ -72,7 +72,7 @@ class PartGraph:
     def _num_edges(self) -> int:
         return int(self.edges.counts[self.part].sum())
 
-    def _runs(self) -> Iterator[Chunk]:
+    def _runs(self) -> Iterator[EdgeRun]:
         return (chunk for runs in self.chunks for chunk in runs)
 
     def _put_nodes(self, file: ArrayFile, inner: tuple[int, int], halo: Ints) -> None:

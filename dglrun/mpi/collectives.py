@@ -55,7 +55,7 @@ class Ranks(Protocol):
         """Give every rank the arrays of all ranks one after the other; `rows` are their lengths."""
 
 
-class Alone:
+class SingleRank:
     """One process without MPI."""
 
     rank = 0
@@ -78,7 +78,7 @@ class Alone:
         return own
 
 
-class Mpi:
+class MpiRanks:
     """The ranks of MPI's world communicator."""
 
     def __init__(self, timeout: float) -> None:
@@ -162,7 +162,7 @@ class Watchdog:
 
 def connect(timeout: float) -> Ranks:
     """The ranks that mpirun started, or this process alone."""
-    return Mpi(timeout) if world_size() > 1 else Alone()
+    return MpiRanks(timeout) if world_size() > 1 else SingleRank()
 
 
 def world_size() -> int:
@@ -173,7 +173,7 @@ def world_size() -> int:
     return 1
 
 
-def together(ranks: Ranks, work: Callable[[], T]) -> T:
+def run_on_all_ranks(ranks: Ranks, work: Callable[[], T]) -> T:
     """Do local work on every rank; if the user's data stops one, all raise the same error.
 
     Raises:

@@ -59,7 +59,7 @@ def proceed(comm: Any, error: Expected | None, more: bool) -> bool:
     return bool(state == MORE)
 
 
-def together(comm: Any, step: Callable[[], T]) -> T:
+def run_on_all_ranks(comm: Any, step: Callable[[], T]) -> T:
     """Take a step that any rank may fail alone; collective.
 
     Raises:

@@ -13,7 +13,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 
 
 @dataclass(frozen=True)
-class Score:
+class PartitionQuality:
     """Quality of an assignment, by the edges of the input (duplicates and self-loops included).
 
     Attributes:
@@ -45,8 +45,8 @@ def balance(loads: Ints) -> float:
     return round(int(loads.max()) * len(loads) / total, 4) if total else 1.0
 
 
-def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> Score:
-    """Score an assignment held in memory; the edges are streamed.
+def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> PartitionQuality:
+    """Measure an assignment held in memory; the edges are streamed.
 
     Raises:
         DataError: a bad edge row or an ID out of range; names file and line.
@@ -60,7 +60,7 @@ def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: in
             owners = dst_parts[dst]
             cut += int(np.count_nonzero(src_parts[src] != owners))
             edges += np.bincount(owners, minlength=num_parts)
-    return Score(cut, edges, node_counts(graph, parts, num_parts))
+    return PartitionQuality(cut, edges, node_counts(graph, parts, num_parts))
 
 
 def node_counts(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> Ints:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dglrun.kube.errors import ApiError, Forbidden
 from dglrun.kube.pods import Pod
 from dglrun.kube.retry import Backoff
-from dglrun.pod_waiter.pod_state import Look
+from dglrun.pod_waiter.pod_state import PodSnapshot
 
 Follow = Callable[[str], Iterator[Pod | None]]
 """`Api.follow_pod`."""
@@ -20,13 +20,13 @@ _STACK_BYTES = 256 * 1024
 
 
 class News(NamedTuple):
-    """What a follower has to say: a look at the pod, None for 'does not exist', or what went wrong.
+    """What a follower reports: a snapshot of the pod, None where it does not exist, or what went wrong.
 
     After Forbidden the follower asks again; after any other error it has given up.
     """
 
     name: str
-    look: Look | ApiError | None
+    found: PodSnapshot | ApiError | None
 
 
 class Followers:
@@ -51,7 +51,7 @@ class Followers:
             try:
                 for pod in self._follow(name):
                     pauses = FORBIDDEN.pauses()
-                    self.news.put(News(name, None if pod is None else Look.at(pod)))
+                    self.news.put(News(name, None if pod is None else PodSnapshot.at(pod)))
             except Forbidden as error:
                 self.news.put(News(name, error))
                 time.sleep(next(pauses))

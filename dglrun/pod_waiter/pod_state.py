@@ -7,7 +7,7 @@ from dglrun.kube import pods
 from dglrun.pod_waiter.config import WatchMode
 
 
-class Standing(Enum):
+class WaitState(Enum):
     """How one pod stands to what is waited for."""
 
     UNSEEN = "not seen yet"
@@ -17,7 +17,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True)
-class Look:
+class PodSnapshot:
     """The little of a Pod that counts here; so that hundreds of pods stay small.
 
     Attributes:
@@ -37,7 +37,7 @@ class Look:
     reason: str
 
     @classmethod
-    def at(cls, pod: pods.Pod) -> "Look":
+    def at(cls, pod: pods.Pod) -> "PodSnapshot":
         """Take what counts from a Pod object."""
         phase = pods.phase(pod)
         return cls(
@@ -51,66 +51,66 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What all looks at one pod together say.
+class PodState:
+    """What all snapshots of one pod add up to.
 
     Attributes:
-        standing: How it stands.
+        wait: How far it is.
         reason: Why it waits or is lost.
-        uid: Identity at the first look; another one later means that the first pod vanished.
-        ip: Its IP at the last look.
+        uid: Identity in the first snapshot; another one later means that the first pod vanished.
+        ip: Its IP in the last snapshot.
         forbidden: The API server's words when it last refused to show the pod; None: it showed it.
     """
 
-    standing: Standing = Standing.UNSEEN
-    reason: str = Standing.UNSEEN.value
+    wait: WaitState = WaitState.UNSEEN
+    reason: str = WaitState.UNSEEN.value
     uid: str | None = None
     ip: str | None = None
     forbidden: str | None = None
 
 
-def after(sight: Sight, look: Look | None, mode: WatchMode) -> Sight:
-    """What is known after one more look; None means that no such pod exists.
+def after(state: PodState, snapshot: PodSnapshot | None, mode: WatchMode) -> PodState:
+    """What is known after one more snapshot; None means that no such pod exists.
 
     What finished stays finished, also when the pod is deleted afterwards, and what is lost stays lost.
     """
-    if sight.standing is Standing.LOST or (mode is WatchMode.FINISHED and sight.standing is Standing.DONE):
-        return sight
-    sight = replace(sight, forbidden=None)
-    if look is None:
-        return sight if sight.uid is None else _lost(sight, "vanished: it was there and is deleted")
-    if sight.uid not in (None, look.uid):
-        return _lost(sight, "vanished: another pod has taken its name")
-    seen = replace(sight, uid=look.uid, ip=look.ip)
-    if look.phase == "Failed":
-        return _lost(seen, f"failed: {look.reason}")
-    return _finished(seen, look) if mode is WatchMode.FINISHED else _ready(seen, look)
+    if state.wait is WaitState.LOST or (mode is WatchMode.FINISHED and state.wait is WaitState.DONE):
+        return state
+    state = replace(state, forbidden=None)
+    if snapshot is None:
+        return state if state.uid is None else _lost(state, "vanished: it was there and is deleted")
+    if state.uid not in (None, snapshot.uid):
+        return _lost(state, "vanished: another pod has taken its name")
+    seen = replace(state, uid=snapshot.uid, ip=snapshot.ip)
+    if snapshot.phase == "Failed":
+        return _lost(seen, f"failed: {snapshot.reason}")
+    return _finished(seen, snapshot) if mode is WatchMode.FINISHED else _ready(seen, snapshot)
 
 
-def refused(sight: Sight, message: str) -> Sight:
+def refused(state: PodState, message: str) -> PodState:
     """What is known after the API server answered 403: the account may get its rights later."""
-    return replace(sight, forbidden=message)
+    return replace(state, forbidden=message)
 
 
-def _finished(seen: Sight, look: Look) -> Sight:
-    if look.phase == "Succeeded":
-        return replace(seen, standing=Standing.DONE, reason="finished")
-    return _deleted_or_waiting(seen, look)
+def _finished(seen: PodState, snapshot: PodSnapshot) -> PodState:
+    if snapshot.phase == "Succeeded":
+        return replace(seen, wait=WaitState.DONE, reason="finished")
+    return _deleted_or_waiting(seen, snapshot)
 
 
-def _ready(seen: Sight, look: Look) -> Sight:
-    if look.phase == "Succeeded":
+def _ready(seen: PodState, snapshot: PodSnapshot) -> PodState:
+    if snapshot.phase == "Succeeded":
         return _lost(seen, "ended before the training began: its containers exited with 0")
-    if look.is_ready and not look.is_being_deleted:
-        return replace(seen, standing=Standing.DONE, reason="ready")
-    return _deleted_or_waiting(seen, look)
+    if snapshot.is_ready and not snapshot.is_being_deleted:
+        return replace(seen, wait=WaitState.DONE, reason="ready")
+    return _deleted_or_waiting(seen, snapshot)
 
 
-def _deleted_or_waiting(seen: Sight, look: Look) -> Sight:
-    if look.is_being_deleted:
+def _deleted_or_waiting(seen: PodState, snapshot: PodSnapshot) -> PodState:
+    if snapshot.is_being_deleted:
         return _lost(seen, "is being deleted")
-    return replace(seen, standing=Standing.WAITING, reason=look.reason)
+    return replace(seen, wait=WaitState.WAITING, reason=snapshot.reason)
 
 
-def _lost(sight: Sight, reason: str) -> Sight:
-    return replace(sight, standing=Standing.LOST, reason=reason)
+def _lost(state: PodState, reason: str) -> PodState:
+    return replace(state, wait=WaitState.LOST, reason=reason)

@@ -10,8 +10,8 @@ from dglrun.contract.hostfile import Host, HostfileError, parse_hosts
 from dglrun.kube.errors import ApiError, Forbidden
 from dglrun.pod_waiter.config import Config
 from dglrun.pod_waiter.follow import Followers, News
-from dglrun.pod_waiter.pod_state import Sight, after, refused
-from dglrun.pod_waiter.wait_status import Roll
+from dglrun.pod_waiter.pod_state import PodState, after, refused
+from dglrun.pod_waiter.wait_status import WaitStatus
 
 POLL_SECONDS = 0.1
 """The kubelet renames a new version of the file into place; looking again is the portable way to see it."""
@@ -45,17 +45,17 @@ def wait(config: Config, followers: Followers, say: Callable[[str], None]) -> No
             out of reach for too long.
     """
     start = time.monotonic()
-    roll = Roll(config.mode, config.expected)
+    status = WaitStatus(config.mode, config.expected)
     speaker = _Speaker(say, start)
-    while not roll.is_complete:
-        roll = replace(roll, hosts=_hosts(config))
-        for host in roll.hosts if roll.is_whole else ():
+    while not status.is_complete:
+        status = replace(status, hosts=_hosts(config))
+        for host in status.hosts if status.is_whole else ():
             followers.add(host.name)
-        roll = _hear(roll, followers)
-        if roll.lost:
-            raise WaitError(exitcodes.LOST, "; ".join(roll.lost))
-        speaker.speak(roll)
-        _check_deadlines(config, roll, time.monotonic() - start)
+        status = _hear(status, followers)
+        if status.lost:
+            raise WaitError(exitcodes.LOST, "; ".join(status.lost))
+        speaker.speak(status)
+        _check_deadlines(config, status, time.monotonic() - start)
 
 
 def _hosts(config: Config) -> tuple[Host, ...]:
@@ -73,36 +73,36 @@ def _hosts(config: Config) -> tuple[Host, ...]:
     return hosts
 
 
-def _hear(roll: Roll, followers: Followers) -> Roll:
+def _hear(status: WaitStatus, followers: Followers) -> WaitStatus:
     """Take all news there are; wait a moment when there are none."""
-    sights = dict(roll.sights)
+    states = dict(status.states)
     try:
         news = followers.news.get(timeout=POLL_SECONDS)
         while True:
-            sights[news.name] = _sight(roll, sights, news)
+            states[news.name] = _state(status, states, news)
             news = followers.news.get_nowait()
     except Empty:
-        return replace(roll, sights=sights)
+        return replace(status, states=states)
 
 
-def _sight(roll: Roll, sights: dict[str, Sight], news: News) -> Sight:
-    known = sights.get(news.name, Sight())
-    if isinstance(news.look, Forbidden):
-        return refused(known, str(news.look))
-    if isinstance(news.look, ApiError):
-        raise WaitError(exitcodes.UNAVAILABLE, f"cannot watch pod {news.name}: {news.look}")
-    return after(known, news.look, roll.mode)
+def _state(status: WaitStatus, states: dict[str, PodState], news: News) -> PodState:
+    known = states.get(news.name, PodState())
+    if isinstance(news.found, Forbidden):
+        return refused(known, str(news.found))
+    if isinstance(news.found, ApiError):
+        raise WaitError(exitcodes.UNAVAILABLE, f"cannot watch pod {news.name}: {news.found}")
+    return after(known, news.found, status.mode)
 
 
-def _check_deadlines(config: Config, roll: Roll, seconds: float) -> None:
-    if roll.is_complete:
+def _check_deadlines(config: Config, status: WaitStatus, seconds: float) -> None:
+    if status.is_complete:
         return
     if config.timeout is not None and seconds > config.timeout:
-        raise WaitError(exitcodes.TIMEOUT, f"not done after {config.timeout:.0f} s: {roll.waiting()}")
-    if config.appear_timeout is not None and seconds > config.appear_timeout and not roll.all_seen:
+        raise WaitError(exitcodes.TIMEOUT, f"not done after {config.timeout:.0f} s: {status.waiting()}")
+    if config.appear_timeout is not None and seconds > config.appear_timeout and not status.all_seen:
         raise WaitError(
             exitcodes.TIMEOUT,
-            f"not all pods appeared within {config.appear_timeout:.0f} s: {roll.waiting()}",
+            f"not all pods appeared within {config.appear_timeout:.0f} s: {status.waiting()}",
         )
 
 
@@ -115,21 +115,21 @@ class _Speaker:
         self._spoken = now
         self._tell_refusals_at: float | None = None
 
-    def speak(self, roll: Roll) -> None:
+    def speak(self, status: WaitStatus) -> None:
         now = time.monotonic()
-        if roll.progress() != self._last:
-            self._last, self._spoken = roll.progress(), now
+        if status.progress() != self._last:
+            self._last, self._spoken = status.progress(), now
             self._say(self._last)
         elif now - self._spoken > HEARTBEAT_SECONDS:
             self._spoken = now
-            self._say(roll.waiting())
-        self._speak_of_refusals(roll, now)
+            self._say(status.waiting())
+        self._speak_of_refusals(status, now)
 
-    def _speak_of_refusals(self, roll: Roll, now: float) -> None:
-        if not roll.forbidden:
+    def _speak_of_refusals(self, status: WaitStatus, now: float) -> None:
+        if not status.forbidden:
             self._tell_refusals_at = None
         elif self._tell_refusals_at is None:
             self._tell_refusals_at = now + FORBIDDEN_SECONDS
         elif now >= self._tell_refusals_at:
             self._tell_refusals_at = now + HEARTBEAT_SECONDS
-            self._say(roll.refusals())
+            self._say(status.refusals())

@@ -1,31 +1,31 @@
-"""The roll call: the lines of the address file against what is known of the pods. Pure."""
+"""How far the wait is: the lines of the address file against what is known of the pods. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dglrun.contract.hostfile import Host
 from dglrun.pod_waiter.config import WatchMode
-from dglrun.pod_waiter.pod_state import Sight, Standing
+from dglrun.pod_waiter.pod_state import PodState, WaitState
 
 _NAMED = 5
 """So many pods are named in a line of the log, the others counted."""
 
 
 @dataclass(frozen=True)
-class Roll:
-    """One call of the roll.
+class WaitStatus:
+    """The state of the wait.
 
     Attributes:
         mode: What is waited for.
         expected: How many pods there must be; None: as many as the file has, at least one.
         hosts: The file's lines.
-        sights: What is known, by pod name.
+        states: What is known, by pod name.
     """
 
     mode: WatchMode
     expected: int | None
     hosts: tuple[Host, ...] = ()
-    sights: Mapping[str, Sight] = field(default_factory=dict)
+    states: Mapping[str, PodState] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -45,22 +45,22 @@ class Roll:
     @property
     def all_seen(self) -> bool:
         """Whether every expected pod was there at least once."""
-        return self.is_whole and all(self._sight(host).uid is not None for host in self.hosts)
+        return self.is_whole and all(self._state(host).uid is not None for host in self.hosts)
 
     @property
     def lost(self) -> tuple[str, ...]:
         """One clause for each pod that is lost."""
         return tuple(
-            f"pod {name} {sight.reason}"
-            for name, sight in self.sights.items()
-            if sight.standing is Standing.LOST
+            f"pod {name} {state.reason}"
+            for name, state in self.states.items()
+            if state.wait is WaitState.LOST
         )
 
     @property
     def forbidden(self) -> Mapping[str, str]:
         """The pods that are waited for and that the account may not see, with the API server's words."""
-        waited = {host.name: self._sight(host) for host in self.hosts if self._wanting(host)}
-        return {name: sight.forbidden for name, sight in waited.items() if sight.forbidden}
+        waited = {host.name: self._state(host) for host in self.hosts if self._wanting(host)}
+        return {name: state.forbidden for name, state in waited.items() if state.forbidden}
 
     def progress(self) -> str:
         """`2 of 3 ready`, without the reasons, so that it changes only when something was gained."""
@@ -82,14 +82,14 @@ class Roll:
         more = f" and {len(wanting) - _NAMED} more" if len(wanting) > _NAMED else ""
         return f"{self.progress()}, waiting for {', '.join(wanting[:_NAMED])}{more}"
 
-    def _sight(self, host: Host) -> Sight:
-        return self.sights.get(host.name, Sight())
+    def _state(self, host: Host) -> PodState:
+        return self.states.get(host.name, PodState())
 
     def _wanting(self, host: Host) -> str | None:
         """What is missing; in mode ready the line must also hold the pod's own address."""
-        sight = self._sight(host)
-        if sight.standing is not Standing.DONE:
-            return f"403 from the API server: {sight.forbidden}" if sight.forbidden else sight.reason
-        if self.mode is WatchMode.READY and sight.ip != host.ip:
-            return f"has IP {sight.ip}, the file still says {host.ip}"
+        state = self._state(host)
+        if state.wait is not WaitState.DONE:
+            return f"403 from the API server: {state.forbidden}" if state.forbidden else state.reason
+        if self.mode is WatchMode.READY and state.ip != host.ip:
+            return f"has IP {state.ip}, the file still says {host.ip}"
         return None

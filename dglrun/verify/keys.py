@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group
+from dglrun.arrays import Array, Ints, group_by
 from dglrun.errors import DataError
 from dglrun.formats import assignment_shares
 from dglrun.formats.assignment import load_meta
@@ -185,7 +185,7 @@ def _number(folder: PartitionFolder, ntype: int, parts: Array) -> Ints:
 def _count_on(following: Ints, parts: Array) -> Ints:
     """Number rows inside their parts, moving `following` on."""
     found = np.empty(len(parts), np.int64)
-    for part, rows in group(parts, len(following)).runs():
+    for part, rows in group_by(parts, len(following)).runs():
         found[rows] = following[part] + np.arange(len(rows))
         following[part] += len(rows)
     return found

@@ -25,8 +25,8 @@ class ConfigError(Exception):
     """The command line or the environment is not what a run needs; one line for each problem."""
 
 
-class Pod(BaseModel):
-    """What the operator tells a pod of itself.
+class JobContext(BaseModel):
+    """What the operator tells a pod about itself and its job.
 
     Attributes:
         phase: Role of this pod: Partitioner, Launcher or Launcher_Workload (Skip).
@@ -51,7 +51,7 @@ class Pod(BaseModel):
     report: str | None
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Pod":
+    def of(cls, environ: Mapping[str, str]) -> "JobContext":
         """Read the variables of `dglrun.contract.env`.
 
         Raises:
@@ -82,7 +82,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pod: Pod
+    context: JobContext
     graph_name: str | None = None
     num_partitions: AtLeastOne | None = None
     partition_entry_point: str | None = None
@@ -143,27 +143,27 @@ class RunConfig(BaseModel):
     @property
     def is_partitioner(self) -> bool:
         """Whether this pod partitions."""
-        return self.pod.phase == env.PHASE_PARTITIONER
+        return self.context.phase == env.PHASE_PARTITIONER
 
     @property
     def is_skip(self) -> bool:
         """Whether the training script runs in this very pod."""
-        return self.pod.phase == env.PHASE_SKIP
+        return self.context.phase == env.PHASE_SKIP
 
     @property
     def partitions_on_workers(self) -> bool:
         """Whether the workers partition the graph themselves."""
-        return self.pod.mode is Mode.DIST_PARMETIS
+        return self.context.mode is Mode.DIST_PARMETIS
 
     @property
     def assigner(self) -> str:
         """The back end that assigns the nodes of a chunked graph to parts."""
-        return self.partition_backend or BACKENDS[self.pod.mode][0]
+        return self.partition_backend or BACKENDS[self.context.mode][0]
 
     @property
     def workers(self) -> int:
         """Number of workers; outside of a job as many as partitions."""
-        return self.pod.workers or self.num_partitions or 1
+        return self.context.workers or self.num_partitions or 1
 
     @property
     def output(self) -> str:
@@ -198,7 +198,7 @@ def check(config: RunConfig) -> RunConfig:
     return config
 
 
-def parse(pod: Pod, flags: Mapping[str, object], script_args: tuple[str, ...]) -> RunConfig:
+def parse(context: JobContext, flags: Mapping[str, object], script_args: tuple[str, ...]) -> RunConfig:
     """Make a configuration of parsed flags; unset ones (None) take their default.
 
     Raises:
@@ -206,7 +206,7 @@ def parse(pod: Pod, flags: Mapping[str, object], script_args: tuple[str, ...]) -
     """
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return RunConfig.model_validate({**given, "pod": pod, "script_args": script_args})
+        return RunConfig.model_validate({**given, "context": context, "script_args": script_args})
     except ValidationError as error:
         raise ConfigError(_told(error, _flag)) from error
 
@@ -219,25 +219,25 @@ def _missing(config: RunConfig) -> list[str]:
     else:
         needed = ["graph_name", "train_entry_point"]
         needed += ["chunked_graph"] if config.partitions_on_workers else []
-    where = config.pod.phase
+    where = config.context.phase
     return [f"{_flag(name)} is missing: the {where} needs it" for name in needed if not getattr(config, name)]
 
 
 def _source_of_parts(config: RunConfig) -> str:
     """DGL-API takes a script or a chunked graph; the other modes partition a chunked graph."""
-    is_script = config.pod.mode is Mode.DGL_API and not config.chunked_graph
+    is_script = config.context.mode is Mode.DGL_API and not config.chunked_graph
     return "partition_entry_point" if is_script else "chunked_graph"
 
 
 def _contradictions(config: RunConfig) -> list[str]:
-    pod, problems = config.pod, []
-    if not config.is_skip and pod.workers and config.num_partitions not in (None, pod.workers):
+    context, problems = config.context, []
+    if not config.is_skip and context.workers and config.num_partitions not in (None, context.workers):
         problems.append(
-            f"--num-partitions is {config.num_partitions}, but the job has {pod.workers} workers"
+            f"--num-partitions is {config.num_partitions}, but the job has {context.workers} workers"
             f" ({env.NUM_WORKERS}): expected the same number, as worker i trains on part i"
         )
-    if pod.in_job and not config.is_skip and config.num_gpus and config.num_gpus > pod.gpus:
-        problems.append(f"--num-gpus is {config.num_gpus}, but a worker has {pod.gpus} GPUs")
+    if context.in_job and not config.is_skip and config.num_gpus and config.num_gpus > context.gpus:
+        problems.append(f"--num-gpus is {config.num_gpus}, but a worker has {context.gpus} GPUs")
     if config.backend == "nccl" and not config.num_gpus:
         problems.append("--backend nccl needs GPUs: expected --num-gpus of at least 1")
     if config.backend == "nccl" and config.num_trainers > (config.num_gpus or 0):
@@ -249,7 +249,7 @@ def _contradictions(config: RunConfig) -> list[str]:
 
 
 def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
-    mode, backend = config.pod.mode, config.partition_backend
+    mode, backend = config.context.mode, config.partition_backend
     if config.is_skip:
         return
     if backend and backend not in BACKENDS[mode]:

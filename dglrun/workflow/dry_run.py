@@ -9,27 +9,29 @@ import yaml
 
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.plan import launcher_phases, placeholder_hosts, plan
-from dglrun.workflow.steps import Phase
+from dglrun.workflow.steps import PlanPhase
 
 
 def as_yaml(config: RunConfig) -> str:
     """The plan of this pod; outside of a job that of all pods."""
     shown = {
-        "role": config.pod.phase,
-        "job": config.pod.job,
+        "role": config.context.phase,
+        "job": config.context.job,
         "phases": [_phase(phase) for phase in phases(config)],
     }
     return yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
 
 
-def phases(config: RunConfig) -> tuple[Phase, ...]:
+def phases(config: RunConfig) -> tuple[PlanPhase, ...]:
     """The phases of this pod with placeholders for what only a run knows."""
     hosts = placeholder_hosts(config)
-    is_one_pods = config.pod.in_job or config.is_skip or config.is_partitioner or config.partitions_on_workers
+    is_one_pods = (
+        config.context.in_job or config.is_skip or config.is_partitioner or config.partitions_on_workers
+    )
     if is_one_pods or not (config.partition_entry_point or config.chunked_graph):
         return plan(config, hosts)
-    pod = config.pod.model_copy(update={"phase": "Partitioner"})
-    update = {"pod": pod, "num_partitions": config.workers}
+    context = config.context.model_copy(update={"phase": "Partitioner"})
+    update = {"context": context, "num_partitions": config.workers}
     return (*plan(config.model_copy(update=update)), *launcher_phases(config, hosts, "<id of this run>"))
 
 
@@ -52,7 +54,7 @@ _Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _phase(phase: PlanPhase) -> dict[str, Any]:
     steps = [{type(step).__name__: _plain(step)} for step in phase.steps]
     return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "steps": steps}
 

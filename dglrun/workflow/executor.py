@@ -23,7 +23,7 @@ from dglrun.workflow.steps import (
     AwaitContainer,
     CheckPartition,
     Collect,
-    Phase,
+    PlanPhase,
     Preparation,
     ReadQuality,
     Run,
@@ -39,7 +39,7 @@ PARALLEL = 16
 """Copies at one time; each is a process with a stream through the API server."""
 
 
-class Cluster(Protocol):
+class ApiServer(Protocol):
     """What a run asks of the API server (dglrun.kube.api.Api)."""
 
     def get_pod(self, name: str) -> dict[str, Any]:
@@ -60,13 +60,13 @@ class Executor:
     """
 
     def __init__(
-        self, config: RunConfig, cluster: Cluster | None, streams: Streams, reporter: Reporter
+        self, config: RunConfig, cluster: ApiServer | None, streams: Streams, reporter: Reporter
     ) -> None:
         self._config, self._cluster, self._streams, self._reporter = config, cluster, streams, reporter
         self._partition: Partition | None = None
         self._training: Training | None = None
 
-    def perform(self, phases: Iterable[Phase]) -> None:
+    def perform(self, phases: Iterable[PlanPhase]) -> None:
         """Perform all phases.
 
         Raises:
@@ -94,7 +94,7 @@ class Executor:
         if not self._training:
             self._streams.kill_all()
 
-    def _perform(self, phase: Phase) -> None:
+    def _perform(self, phase: PlanPhase) -> None:
         supervise = [step for step in phase.steps if isinstance(step, Supervise)]
         collect = [step for step in phase.steps if isinstance(step, Collect)]
         if supervise:
@@ -107,7 +107,7 @@ class Executor:
         if sends := [step for step in phase.steps if isinstance(step, Send)]:
             self._send(sends)
 
-    def _do(self, step: Preparation, phase: Phase) -> None:
+    def _do(self, step: Preparation, phase: PlanPhase) -> None:
         match step:
             case Run():
                 self._run(step, phase)
@@ -122,7 +122,7 @@ class Executor:
             case AwaitContainer():
                 self._await(step)
 
-    def _run(self, step: Run, phase: Phase) -> None:
+    def _run(self, step: Run, phase: PlanPhase) -> None:
         try:
             local_process.run(step, lambda line: self._reporter.stage(phase.stage, line))
         except BaseException:
@@ -252,18 +252,18 @@ class Executor:
         return None
 
 
-def addresses(config: RunConfig, cluster: Cluster) -> tuple[Host, ...]:
+def addresses(config: RunConfig, cluster: ApiServer) -> tuple[Host, ...]:
     """The live IPs of the workers, by index; their names are known before they exist.
 
     Raises:
         RunError: a worker has no IP within the deadline, or is gone.
     """
     deadline = time.monotonic() + config.start_timeout
-    pods = names.workers(config.pod.job, config.workers)
+    pods = names.workers(config.context.job, config.workers)
     return tuple(Host(_ip(cluster, pod, deadline), names.DGL_PORT, pod) for pod in pods)
 
 
-def living_pod(cluster: Cluster, name: str) -> dict[str, Any]:
+def living_pod(cluster: ApiServer, name: str) -> dict[str, Any]:
     """Read a pod that must be alive.
 
     Raises:
@@ -284,7 +284,7 @@ def living_pod(cluster: Cluster, name: str) -> dict[str, Any]:
     return pod
 
 
-def _ip(cluster: Cluster, name: str, deadline: float) -> str:
+def _ip(cluster: ApiServer, name: str, deadline: float) -> str:
     from dglrun.kube import pods  # noqa: PLC0415 - as above
 
     while True:
@@ -342,7 +342,7 @@ def _first_failure(futures: "list[Future[None]]") -> None:
 
 
 @contextmanager
-def _told(phase: Phase) -> Iterator[None]:
+def _told(phase: PlanPhase) -> Iterator[None]:
     """The log lines of 2021 around a phase."""
     start = time.monotonic()
     name = f"Phase {phase.number}/{phase.of}"

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dglrun.agent.exit_status import End
-from dglrun.agent.line_splitter import Splitter
+from dglrun.agent.exit_status import ExitStatus
+from dglrun.agent.line_splitter import LineSplitter
 from dglrun.contract import exitcodes
 from dglrun.contract.env import OUTPUT_DIR
 from dglrun.errors import RunError, Terminated
@@ -53,7 +53,7 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
     finally:
         if process.stdout:
             process.stdout.close()
-    end = End(code if code >= 0 else 128 - code)
+    end = ExitStatus(code if code >= 0 else 128 - code)
     if not end.is_good:
         raise RunError(f"{title} ended with {end}", end.code, "\n".join(tail))
 
@@ -82,7 +82,7 @@ def _pass_on(
     on_line: Callable[[str], None],
     seconds: float | None,
 ) -> None:
-    splitter = Splitter(time.monotonic())
+    splitter = LineSplitter(time.monotonic())
     for block in _blocks(process, seconds):
         _show(splitter.feed(block, time.monotonic()), tail, on_line)
     _show(splitter.flush(), tail, on_line)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dglrun.agent import FOLDER
-from dglrun.agent.process_group import FOLDER as FOLDER_VARIABLE
+from dglrun.agent import RUN_FOLDER
+from dglrun.agent.process_group import RUN_FOLDER_VARIABLE as FOLDER_VARIABLE
 from dglrun.contract import names, report
 from dglrun.contract.hostfile import Host
 from dglrun.contract.names import Mode
@@ -18,7 +18,7 @@ from dglrun.workflow.steps import (
     Assess,
     AwaitContainer,
     CheckPartition,
-    Phase,
+    PlanPhase,
     ReadQuality,
     Run,
     Send,
@@ -32,30 +32,30 @@ SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
 METADATA = "metadata.json"
 
 
-def in_partitioner(config: RunConfig) -> tuple[Phase, ...]:
+def in_partitioner(config: RunConfig) -> tuple[PlanPhase, ...]:
     """Phases 1 and 2: the user's script, or DGL or our own pipeline on the chunks; then the delivery.
 
     With --chunked-graph a script, if there is one, writes the chunks.
     """
     script = (_script(config),) if config.partition_entry_point else ()
     steps = (*script, *_from_chunks(config)) if config.chunked_graph else script
-    phase = Phase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, steps)
+    phase = PlanPhase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, steps)
     return (phase, _deliver(config))
 
 
-def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[Phase, ...]:
+def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...]:
     """Phases 1 to 3 of DistParMETIS: MPI ranks on the workers, started by the job's exec script.
 
     Each worker reads its share of the chunked graph and ends with its own part, which it checks;
     nothing is delivered and nothing passes through the launcher.
     """
-    at_first = _kubectl(config).exec(hosts[0].name, config.pod.container)
+    at_first = _kubectl(config).exec(hosts[0].name, config.context.container)
     ranks = config.partition_ranks or len(hosts)
     numbers = f"{config.workspace}/partition-quality.json"
     examine = Run((*at_first, *_examine(config)), title=f"examining the chunked graph on {hosts[0].name}")
     read = ReadQuality((*at_first, "sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi"))
     return (
-        Phase(
+        PlanPhase(
             1,
             PHASES,
             "load and partition graph",
@@ -66,14 +66,14 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[Phase, ...]:
                 *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks),
             ),
         ),
-        Phase(
+        PlanPhase(
             2,
             PHASES,
             "make the parts on the workers",
             report.STAGE_PARTITIONING,
             _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts)),
         ),
-        Phase(
+        PlanPhase(
             3,
             PHASES,
             "check the parts on the workers",
@@ -109,7 +109,7 @@ def _script(config: RunConfig) -> Run:
 
 def _from_chunks(config: RunConfig) -> tuple[Run, ...]:
     examine = Run(_examine(config), title="examining the chunked graph")
-    if config.pod.mode is Mode.DGL_API:
+    if config.context.mode is Mode.DGL_API:
         return (examine, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
     assign, dispatch = _assign(config), _dispatch(config)
     return (examine, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
@@ -138,7 +138,7 @@ def _by_dgl(config: RunConfig) -> Argv:
 def _assign(config: RunConfig) -> Argv:
     ranks = ("--ranks", str(_local_ranks(config)), "--deadline", str(config.partition_timeout))
     return (
-        *(*_module(config, "dglrun"), "partition", "--mode", config.pod.mode.value),
+        *(*_module(config, "dglrun"), "partition", "--mode", config.context.mode.value),
         *("--backend", config.assigner, "--in-dir", config.chunked_graph or ""),
         *("--out-dir", _assignment(config), "--num-parts", str(config.num_partitions)),
         *("--balance", config.partition_balance, "--seed", str(config.partition_seed), *ranks),
@@ -158,8 +158,8 @@ def _local_ranks(config: RunConfig) -> int:
     return config.partition_ranks or config.num_partitions or 1
 
 
-def _deliver(config: RunConfig) -> Phase:
-    pod = names.launcher(config.pod.job)
+def _deliver(config: RunConfig) -> PlanPhase:
+    pod = names.launcher(config.context.job)
     receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
     steps = (
         CheckPartition(config.produced_config, config.num_partitions or 0),
@@ -167,7 +167,7 @@ def _deliver(config: RunConfig) -> Phase:
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
         Send(pod, receive, _dataset(config), config.produced_config),
     )
-    return Phase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
+    return PlanPhase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
 
 
 def _assess(config: RunConfig) -> Assess:
@@ -175,7 +175,7 @@ def _assess(config: RunConfig) -> Assess:
     found = f"{config.workspace}/partition-quality.json"
     source: Argv = ()
     if config.chunked_graph:
-        has_mapping = config.pod.mode is Mode.DGL_API
+        has_mapping = config.context.mode is Mode.DGL_API
         assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
         source = ("--in-dir", config.chunked_graph, *assigned)
     proof = ("--for-training", "--dgl", *source)
@@ -216,14 +216,14 @@ def _by_mpi(
             mpirun.argv(job, Path(hostfile)),
             title=f"{what} on the workers",
             seconds=seconds,
-            sweep=tuple(_kubectl(config).exec(pod, config.pod.container, *sweep) for pod in remote.hosts),
+            sweep=tuple(_kubectl(config).exec(pod, config.context.container, *sweep) for pod in remote.hosts),
         ),
     )
 
 
 def _remote(config: RunConfig, hosts: Sequence[Host], ranks: int) -> mpirun.Remote:
     pods = tuple(host.name for host in hosts)
-    return mpirun.Remote(pods, config.pod.kubexec, config.interface, slots=-(-ranks // len(hosts)))
+    return mpirun.Remote(pods, config.context.kubexec, config.interface, slots=-(-ranks // len(hosts)))
 
 
 def _rank_env(config: RunConfig) -> dict[str, str]:
@@ -232,7 +232,7 @@ def _rank_env(config: RunConfig) -> dict[str, str]:
 
 
 def _run_folder(config: RunConfig) -> str:
-    return f"{config.workspace}/{FOLDER}"
+    return f"{config.workspace}/{RUN_FOLDER}"
 
 
 def _assign_rank(config: RunConfig) -> Argv:
@@ -287,4 +287,4 @@ def _dataset(config: RunConfig) -> str:
 
 
 def _kubectl(config: RunConfig) -> Kubectl:
-    return Kubectl(config.pod.kubectl, config.pod.namespace)
+    return Kubectl(config.context.kubectl, config.context.namespace)

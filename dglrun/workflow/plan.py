@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from dglrun.agent import CAUSES as CAUSES_VARIABLE
-from dglrun.agent import FOLDER
-from dglrun.agent.spec import CAUSES, INTERFACE, MASTER_PORT, THREADS, Process, Role, Spec
+from dglrun.agent import CAUSES_VARIABLE, RUN_FOLDER
+from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow import partition_phases
 from dglrun.workflow.config import RunConfig
-from dglrun.workflow.steps import CheckPartition, Collect, Phase, Run, Send, Supervise
+from dglrun.workflow.steps import CheckPartition, Collect, PlanPhase, Run, Send, Supervise
 
 PHASES = 5
 RUN = "<id of this run>"
@@ -19,7 +18,7 @@ RUN = "<id of this run>"
 Strings = tuple[str, ...]
 
 
-def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple[Phase, ...]:
+def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple[PlanPhase, ...]:
     """All that this pod does.
 
     Args:
@@ -34,7 +33,7 @@ def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple
     return launcher_phases(config, hosts, run)
 
 
-def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Phase, ...]:
+def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[PlanPhase, ...]:
     """Dispatch; prepare the workers (their supervisors wait); let them train, and collect."""
     supervise = tuple(_supervise(config, hosts, index, run) for index in range(len(hosts)))
     collect = tuple(_collect(config, host) for host in hosts)
@@ -42,14 +41,14 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     first = partition_phases.on_workers(config, hosts) if is_distributed else (_dispatch(config, hosts),)
     return (
         *first,
-        Phase(4, PHASES, "revise hostfile", report.STAGE_DISPATCHING, supervise),
-        Phase(5, PHASES, "launch the training", report.STAGE_TRAINING, collect),
+        PlanPhase(4, PHASES, "revise hostfile", report.STAGE_DISPATCHING, supervise),
+        PlanPhase(5, PHASES, "launch the training", report.STAGE_TRAINING, collect),
     )
 
 
 def placeholder_hosts(config: RunConfig) -> tuple[Host, ...]:
     """The workers while nobody knows their IPs: what a dry run shows."""
-    pods = names.workers(config.pod.job, config.workers)
+    pods = names.workers(config.context.job, config.workers)
     return tuple(Host(f"<ip of {pod}>", names.DGL_PORT, pod) for pod in pods)
 
 
@@ -84,13 +83,13 @@ def worker_part_config(config: RunConfig) -> str:
     return f"{config.workload}/{config.partition_config.rsplit('/', 1)[-1]}"
 
 
-def _skip(config: RunConfig) -> Phase:
+def _skip(config: RunConfig) -> PlanPhase:
     argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
     step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output})
-    return Phase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
+    return PlanPhase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
 
 
-def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> Phase:
+def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> PlanPhase:
     source = config.partition_config
     folder = source.rpartition("/")[0] or "."
     check = CheckPartition(source, len(hosts))
@@ -98,13 +97,13 @@ def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> Phase:
         Send(host.name, _exec(config, host, *RECEIVE, config.workspace), folder, source, part, "workload")
         for part, host in enumerate(hosts)
     )
-    return Phase(3, PHASES, "dispatch partitions", report.STAGE_DISPATCHING, (check, *sends))
+    return PlanPhase(3, PHASES, "dispatch partitions", report.STAGE_DISPATCHING, (check, *sends))
 
 
 def _supervise(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Supervise:
     host = hosts[index]
     command = (config.python, "-m", "dglrun", "supervise")
-    where = ("--folder", f"{config.workspace}/{FOLDER}")
+    where = ("--folder", f"{config.workspace}/{RUN_FOLDER}")
     spec = Spec(
         run=run,
         ip=host.ip,
@@ -123,17 +122,15 @@ def _supervise(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -
 
 def _servers(config: RunConfig, machine: int) -> tuple[Process, ...]:
     return tuple(
-        Process(Role.SERVER, index, None, _script(config), _server_env(config, machine, index))
+        Process(ProcessRole.SERVER, index, None, _script(config), _server_env(config, machine, index))
         for index in range(config.num_servers)
     )
 
 
 def _trainers(config: RunConfig, hosts: Sequence[Host], machine: int) -> tuple[Process, ...]:
-    first = machine * config.num_trainers
+    first, script = machine * config.num_trainers, _script(config)
     return tuple(
-        Process(
-            Role.TRAINER, index, first + index, _script(config), _trainer_env(config, hosts, first, index)
-        )
+        Process(ProcessRole.TRAINER, index, first + index, script, _trainer_env(config, hosts, first, index))
         for index in range(config.num_trainers)
     )
 
@@ -161,7 +158,7 @@ def _common_env(config: RunConfig) -> dict[str, str]:
         "DGL_GRAPH_FORMAT": config.graph_format,
         "PYTHONUNBUFFERED": "1",
         env.OUTPUT_DIR: config.output,
-        CAUSES_VARIABLE: CAUSES,
+        CAUSES_VARIABLE: CAUSES_FOLDER,
     }
 
 
@@ -198,8 +195,8 @@ def _collect(config: RunConfig, host: Host) -> Collect:
 
 
 def _exec(config: RunConfig, host: Host, *command: str) -> Strings:
-    return _kubectl(config).exec(host.name, config.pod.container, *command)
+    return _kubectl(config).exec(host.name, config.context.container, *command)
 
 
 def _kubectl(config: RunConfig) -> Kubectl:
-    return Kubectl(config.pod.kubectl, config.pod.namespace)
+    return Kubectl(config.context.kubectl, config.context.namespace)

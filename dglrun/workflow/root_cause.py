@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dglrun.agent.exit_status import Failure
+from dglrun.agent.exit_status import ProcessFailure
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 
@@ -22,40 +22,40 @@ _CONSEQUENCE = re.compile(
 
 
 @dataclass(frozen=True)
-class Blamed:
+class WorkerFailure:
     """A failure and where it happened.
 
     Attributes:
         pod: The worker pod.
-        failure: What its supervisor has told.
+        process: What its agent has reported.
         time: On the launcher's clock, in seconds since 1970.
     """
 
     pod: str
-    failure: Failure
+    process: ProcessFailure
     time: float
 
     def __str__(self) -> str:
-        rank = "" if self.failure.rank is None else f" (rank {self.failure.rank})"
-        return f"{self.pod}: {self.failure.who}{rank} {self.failure.what}"
+        rank = "" if self.process.rank is None else f" (rank {self.process.rank})"
+        return f"{self.pod}: {self.process.who}{rank} {self.process.what}"
 
 
-def culprit(failures: Sequence[Blamed]) -> Blamed:
+def root_cause(failures: Sequence[WorkerFailure]) -> WorkerFailure:
     """The failure that began it: the first one, but a consequence only when nothing else is as near."""
-    first = min(failures, key=lambda blamed: blamed.time)
-    near = [blamed for blamed in failures if blamed.time - first.time <= TOGETHER_SECONDS]
-    return min(near, key=lambda blamed: (_is_consequence(blamed.failure), blamed.time))
+    first = min(failures, key=lambda failure: failure.time)
+    near = [failure for failure in failures if failure.time - first.time <= TOGETHER_SECONDS]
+    return min(near, key=lambda failure: (_is_consequence(failure.process), failure.time))
 
 
-def error_of(failures: Sequence[Blamed]) -> RunError:
-    """The failure of the run, with the culprit's exit code and last words."""
-    blamed = culprit(failures)
-    others = [str(other) for other in failures if other is not blamed]
-    message = str(blamed) + (f" [then {'; '.join(others[:SHOWN])}]" if others else "")
-    return RunError(message, blamed.failure.code or exitcodes.SOFTWARE, blamed.failure.words)
+def error_of(failures: Sequence[WorkerFailure]) -> RunError:
+    """The failure of the run, with the exit code and the last log lines of its root cause."""
+    cause = root_cause(failures)
+    others = [str(other) for other in failures if other is not cause]
+    message = str(cause) + (f" [then {'; '.join(others[:SHOWN])}]" if others else "")
+    return RunError(message, cause.process.code or exitcodes.SOFTWARE, cause.process.words)
 
 
-def _is_consequence(failure: Failure) -> int:
+def _is_consequence(failure: ProcessFailure) -> int:
     """0: began by itself; 1: speaks of a lost peer; 2: the supervisor's own end."""
     if failure.who == "supervisor":
         return 2

@@ -157,7 +157,7 @@ Step = Preparation | Send | Supervise | Collect
 
 
 @dataclass(frozen=True)
-class Phase:
+class PlanPhase:
     """A part of the run that ends before the next begins.
 
     Its steps run in order; copies to several pods, and several workers, side by side.

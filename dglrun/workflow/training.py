@@ -5,16 +5,16 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 
-from dglrun.agent.exit_status import End, Failure
-from dglrun.agent.spec import Role
+from dglrun.agent.exit_status import ExitStatus, ProcessFailure
+from dglrun.agent.spec import ProcessRole
 from dglrun.contract import exitcodes, report
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
 from dglrun.workflow.progress import Reporter
-from dglrun.workflow.root_cause import Blamed, error_of
+from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import Supervise
-from dglrun.workflow.worker_connection import Link, Record
+from dglrun.workflow.worker_connection import Record, WorkerConnection
 
 BEAT_SECONDS = 3.0
 """Between signs of life to the workers, at most; four within a lease at least."""
@@ -47,15 +47,15 @@ class Training:
     """
 
     def __init__(self, steps: Sequence[Supervise], streams: Streams, reporter: Reporter, gone: Gone) -> None:
-        self._inbox: queue.Queue[tuple[Link, Record]] = queue.Queue(INBOX)
-        self._links = [Link(step, streams, self._inbox) for step in steps]
+        self._inbox: queue.Queue[tuple[WorkerConnection, Record]] = queue.Queue(INBOX)
+        self._workers = [WorkerConnection(step, streams, self._inbox) for step in steps]
         self._reporter, self._gone = reporter, gone
-        self._failures: list[Blamed] = []
+        self._failures: list[WorkerFailure] = []
         self._running = {
             (step.host.name, process.name)
             for step in steps
             for process in step.spec.processes
-            if process.role is Role.TRAINER
+            if process.role is ProcessRole.TRAINER
         }
         self._port: int | None = None
         self._stopping: str | None = None
@@ -71,13 +71,13 @@ class Training:
             RunError: a worker refuses or cannot be reached within the deadline.
         """
         deadline = time.monotonic() + seconds
-        for link in self._links:
-            link.start()
-        while not all(link.greeting for link in self._links):
+        for worker in self._workers:
+            worker.start()
+        while not all(worker.greeting for worker in self._workers):
             self._turn()
             self._raise_failure()
             if time.monotonic() > deadline:
-                missing = [link.pod for link in self._links if not link.greeting]
+                missing = [worker.pod for worker in self._workers if not worker.greeting]
                 raise RunError(f"no supervisor within {seconds:.0f} s on {missing}", exitcodes.UNAVAILABLE)
 
     def run(self) -> dict[str, int]:
@@ -89,9 +89,9 @@ class Training:
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last words.
         """
-        self._port = (self._links[0].greeting or {})["port"]
-        for link in self._links:
-            link.tell({"do": "start", "port": self._port})
+        self._port = (self._workers[0].greeting or {})["port"]
+        for worker in self._workers:
+            worker.tell({"do": "start", "port": self._port})
         self._follow(lambda: not self._running or bool(self._failures))
         self._raise_failure()
         print(f"dglrun: all {self._world()} trainers have ended well", flush=True)
@@ -99,23 +99,23 @@ class Training:
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
             self.stop("the trainers have ended")
         self._raise_failure()
-        return {link.pod: link.files for link in self._links}
+        return {worker.pod: worker.files for worker in self._workers}
 
     def stop(self, why: str) -> None:
         """End everything on every worker, and wait until that is so."""
         self._stopping = why
-        for link in self._links:
-            link.tell({"do": "stop", "why": why})
+        for worker in self._workers:
+            worker.tell({"do": "stop", "why": why})
         self._follow(self._all_over, STOP_SECONDS)
 
     def close(self) -> None:
         """Dismiss the supervisors, and wait a moment until they have left."""
-        for link in self._links:
-            link.tell({"do": "bye"})
+        for worker in self._workers:
+            worker.tell({"do": "bye"})
         deadline = time.monotonic() + BYE_SECONDS
-        for link in self._links:
-            link.wait(deadline - time.monotonic())
-            link.close()
+        for worker in self._workers:
+            worker.wait(deadline - time.monotonic())
+            worker.close()
 
     def _follow(self, until: Callable[[], bool], seconds: float | None = None) -> bool:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -140,123 +140,129 @@ class Training:
         raise error
 
     def _world(self) -> int:
-        return sum(link.step.spec.trainers for link in self._links)
+        return sum(worker.step.spec.trainers for worker in self._workers)
 
     def _all_over(self) -> bool:
-        return all(link.is_over for link in self._links)
+        return all(worker.is_over for worker in self._workers)
 
     # --- one turn of the loop
 
     def _turn(self) -> None:
         until = time.monotonic() + _TURN  # a flood of output must not keep the signs of life waiting
         with contextlib.suppress(queue.Empty):
-            link, record = self._inbox.get(timeout=_TICK)
-            self._take(link, record)
+            worker, record = self._inbox.get(timeout=_TICK)
+            self._take(worker, record)
             while time.monotonic() < until:
-                link, record = self._inbox.get_nowait()
-                self._take(link, record)
+                worker, record = self._inbox.get_nowait()
+                self._take(worker, record)
         self._beat()
-        for link in self._links:
-            self._mend(link)
+        for worker in self._workers:
+            self._mend(worker)
 
     def _beat(self) -> None:
         if time.monotonic() - self._beaten >= min(BEAT_SECONDS, self._patience / 4):
             self._beaten = time.monotonic()
-            for link in self._links:
-                link.tell({"do": "beat"})
+            for worker in self._workers:
+                worker.tell({"do": "beat"})
 
-    def _take(self, link: Link, record: Record) -> None:
-        link.note(record)
+    def _take(self, worker: WorkerConnection, record: Record) -> None:
+        worker.note(record)
         kind = record["kind"]
         if kind in self._on:
-            self._on[kind](link, record)
+            self._on[kind](worker, record)
 
-    def _handlers(self) -> dict[str, Callable[[Link, Record], None]]:
+    def _handlers(self) -> dict[str, Callable[[WorkerConnection, Record], None]]:
         return {
-            "line": lambda link, record: self._print(link, record["who"], record["text"]),
-            "note": lambda link, record: self._print(link, "supervisor", record["text"]),
-            "gap": lambda link, record: self._print(link, "supervisor", f"{record['lost']} bytes were lost"),
+            "line": lambda worker, record: self._print(worker, record["who"], record["text"]),
+            "note": lambda worker, record: self._print(worker, "supervisor", record["text"]),
+            "gap": lambda worker, record: self._print(
+                worker, "supervisor", f"{record['lost']} bytes were lost"
+            ),
             "hello": self._greeted,
             "started": self._started,
             "ended": self._ended,
-            "failed": lambda link, record: self._failed(link, Failure.of(record)),
+            "failed": lambda worker, record: self._failed(worker, ProcessFailure.of(record)),
             "finished": self._finished,
             "broken": self._broken,
-            "checked": lambda link, record: self._checked(link, record["why"]),
-            "refused": lambda link, record: self._lose(link, record["what"], exitcodes.UNAVAILABLE),
-            "gone": lambda link, record: self._lose(link, record["what"], exitcodes.LOST),
+            "checked": lambda worker, record: self._checked(worker, record["why"]),
+            "refused": lambda worker, record: self._lose(worker, record["what"], exitcodes.UNAVAILABLE),
+            "gone": lambda worker, record: self._lose(worker, record["what"], exitcodes.LOST),
         }
 
-    def _greeted(self, link: Link, record: Record) -> None:
+    def _greeted(self, worker: WorkerConnection, record: Record) -> None:
         if self._stopping:
-            link.tell({"do": "stop", "why": self._stopping})
+            worker.tell({"do": "stop", "why": self._stopping})
         elif self._port and record["state"] == "waiting":  # the stream had broken under the first `start`
-            link.tell({"do": "start", "port": self._port})
+            worker.tell({"do": "start", "port": self._port})
 
-    def _started(self, link: Link, record: Record) -> None:
+    def _started(self, worker: WorkerConnection, record: Record) -> None:
         rank = "" if record["rank"] is None else f", rank {record['rank']}"
-        self._print(link, record["who"], f"started (process {record['pid']}{rank})")
+        self._print(worker, record["who"], f"started (process {record['pid']}{rank})")
 
-    def _ended(self, link: Link, record: Record) -> None:
-        self._print(link, record["who"], f"ended with {End(record['code'])}")
+    def _ended(self, worker: WorkerConnection, record: Record) -> None:
+        self._print(worker, record["who"], f"ended with {ExitStatus(record['code'])}")
         if record["code"] == 0:
-            self._running.discard((link.pod, record["who"]))
+            self._running.discard((worker.pod, record["who"]))
 
-    def _failed(self, link: Link, failure: Failure) -> None:
-        blamed = Blamed(link.pod, failure, failure.time + link.skew)
-        if not self._running and failure.rank is None and failure.who != "supervisor":
-            print(f"dglrun: note: {blamed}, but all trainers had ended well", flush=True)
+    def _failed(self, worker: WorkerConnection, process: ProcessFailure) -> None:
+        failure = WorkerFailure(worker.pod, process, process.time + worker.skew)
+        if not self._running and process.rank is None and process.who != "supervisor":
+            print(f"dglrun: note: {failure}, but all trainers had ended well", flush=True)
         else:
-            self._failures.append(blamed)
+            self._failures.append(failure)
 
-    def _finished(self, link: Link, record: Record) -> None:
-        link.files = record["files"]
-        link.tell({"do": "beat"})
+    def _finished(self, worker: WorkerConnection, record: Record) -> None:
+        worker.files = record["files"]
+        worker.tell({"do": "beat"})
         if record["left"]:
-            self._print(link, "supervisor", f"{record['left']} processes could not be ended")
-        if not record["failed"] and not self._failures and any(pod == link.pod for pod, _ in self._running):
-            self._lose(link, "was stopped before its trainers had ended", exitcodes.LOST)
+            self._print(worker, "supervisor", f"{record['left']} processes could not be ended")
+        if not record["failed"] and not self._failures and any(pod == worker.pod for pod, _ in self._running):
+            self._lose(worker, "was stopped before its trainers had ended", exitcodes.LOST)
 
-    def _print(self, link: Link, who: str, text: str) -> None:
-        index = self._links.index(link)
+    def _print(self, worker: WorkerConnection, who: str, text: str) -> None:
+        index = self._workers.index(worker)
         print(f"[worker-{index} {who}] {text}", flush=True)
         if index == 0 and who == "trainer 0" and text:
             self._reporter.stage(report.STAGE_TRAINING, text)
 
     # --- streams that break
 
-    def _broken(self, link: Link, record: Record) -> None:
-        if link.is_over:
+    def _broken(self, worker: WorkerConnection, record: Record) -> None:
+        if worker.is_over:
             return
         what = (record["what"].splitlines() or [f"kubectl ended with {record['code']}"])[-1]
-        self._print(link, "supervisor", f"the stream broke: {what}")
-        if not link.greeting and link.attempts >= ATTEMPTS and not is_trouble(record["what"]):
-            self._lose(link, f"could not be started: {what}", exitcodes.UNAVAILABLE)
-        self._again[link.pod] = time.monotonic() + link.pause()
+        self._print(worker, "supervisor", f"the stream broke: {what}")
+        if not worker.greeting and worker.attempts >= ATTEMPTS and not is_trouble(record["what"]):
+            self._lose(worker, f"could not be started: {what}", exitcodes.UNAVAILABLE)
+        self._again[worker.pod] = time.monotonic() + worker.pause()
 
-    def _mend(self, link: Link) -> None:
+    def _mend(self, worker: WorkerConnection) -> None:
         """Take a broken stream up again, unless the pod is gone."""
-        link.break_if_silent()
-        if link.broken_since and not link.is_over and time.monotonic() >= self._again.get(link.pod, 0.0):
-            self._again[link.pod] = float("inf")  # until this attempt breaks, too
-            link.check(self._gone)
+        worker.break_if_silent()
+        if (
+            worker.broken_since
+            and not worker.is_over
+            and time.monotonic() >= self._again.get(worker.pod, 0.0)
+        ):
+            self._again[worker.pod] = float("inf")  # until this attempt breaks, too
+            worker.check(self._gone)
 
-    def _checked(self, link: Link, why: str | None) -> None:
-        if link.broken_since is None or link.is_over:
+    def _checked(self, worker: WorkerConnection, why: str | None) -> None:
+        if worker.broken_since is None or worker.is_over:
             return
         if why:
-            self._lose(link, f"the pod is gone: {why}", exitcodes.LOST)
-        elif not link.greeting and self._stopping:
-            self._lose(link, "never began", exitcodes.UNAVAILABLE)
-        elif not link.greeting:
-            link.start()
-        elif time.monotonic() - link.broken_since > self._patience:
-            self._lose(link, f"could not be reached for {self._patience:.0f} s", exitcodes.LOST)
+            self._lose(worker, f"the pod is gone: {why}", exitcodes.LOST)
+        elif not worker.greeting and self._stopping:
+            self._lose(worker, "never began", exitcodes.UNAVAILABLE)
+        elif not worker.greeting:
+            worker.start()
+        elif time.monotonic() - worker.broken_since > self._patience:
+            self._lose(worker, f"could not be reached for {self._patience:.0f} s", exitcodes.LOST)
         else:
-            link.attach()
+            worker.attach()
 
-    def _lose(self, link: Link, why: str, code: int) -> None:
-        if link.is_over and link.lost:
+    def _lose(self, worker: WorkerConnection, why: str, code: int) -> None:
+        if worker.is_over and worker.lost:
             return
-        link.lost = why
-        self._failures.append(Blamed(link.pod, Failure("supervisor", code, why), time.time()))
+        worker.lost = why
+        self._failures.append(WorkerFailure(worker.pod, ProcessFailure("supervisor", code, why), time.time()))

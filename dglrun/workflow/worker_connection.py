@@ -14,7 +14,7 @@ from dglrun.transfer.streams import Stream, Streams
 from dglrun.workflow.steps import Supervise
 
 Record = dict[str, Any]
-Inbox = queue.Queue[tuple["Link", Record]]
+Inbox = queue.Queue[tuple["WorkerConnection", Record]]
 
 SILENCE_SECONDS = 12.0
 """A stream without a sign of life (every 3 s) for so long is taken for broken."""
@@ -24,7 +24,7 @@ CONTROL = ("hello", "gap", "alive", "note", "refused", "gone", "broken", "checke
 """Records that are not of the journal and do not count in its offsets."""
 
 
-class Link:
+class WorkerConnection:
     """One worker's supervisor as the launcher sees it.
 
     Records arrive in the inbox, in order; `{"kind": "broken"}` is ours: the stream has ended.

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 
 from dglrun.arrays import Array
 from dglrun.errors import DataError
-from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import FileSpec
 
 STEP = 1 << 20
@@ -24,7 +24,7 @@ SCAN = 1 << 18
 NEWLINE = 10
 
 
-def count(path: Path) -> FileIndex:
+def count(path: Path) -> RowIndex:
     """Count the rows by line ends, keeping the count before every STEP bytes."""
     before, lines, last = [], 0, NEWLINE
     with path.open("rb") as file:
@@ -33,7 +33,7 @@ def count(path: Path) -> FileIndex:
             data = np.frombuffer(step, np.uint8)
             lines += _line_ends(data)
             last = step[-1]
-    return FileIndex(path, lines + (last != NEWLINE), np.array(before, np.int64))
+    return RowIndex(path, lines + (last != NEWLINE), np.array(before, np.int64))
 
 
 def _line_ends(data: npt.NDArray[np.uint8]) -> int:
@@ -41,7 +41,7 @@ def _line_ends(data: npt.NDArray[np.uint8]) -> int:
     return sum(int(np.count_nonzero(part == NEWLINE)) for part in parts)
 
 
-def offset(file: BinaryIO, index: FileIndex, row: int) -> int:
+def offset(file: BinaryIO, index: RowIndex, row: int) -> int:
     """Byte at which `row` starts; the end of the file for the row after the last one."""
     if row == 0:
         return 0
@@ -54,7 +54,7 @@ def offset(file: BinaryIO, index: FileIndex, row: int) -> int:
 
 
 def blocks(
-    index: FileIndex, spec: FileSpec, types: tuple[str, ...], start: int, stop: int, block_rows: int
+    index: RowIndex, spec: FileSpec, types: tuple[str, ...], start: int, stop: int, block_rows: int
 ) -> Iterator[list[Array]]:
     """Rows start..stop of a file as columns, at most `block_rows` at a time.
 
@@ -80,7 +80,7 @@ def blocks(
         raise DataError(f"{index.path}: rows {start} to {stop} by line ends, but parsing ended at row {row}")
 
 
-def _texts(index: FileIndex, start: int, stop: int, block_rows: int) -> Iterator[bytes]:
+def _texts(index: RowIndex, start: int, stop: int, block_rows: int) -> Iterator[bytes]:
     """The bytes of the rows in pieces of whole lines, about `block_rows` lines each."""
     with index.path.open("rb") as file:
         here, end = offset(file, index, start), offset(file, index, stop)

@@ -14,7 +14,7 @@ import numpy as np
 from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import csvfile, npyfile, parquetfile
-from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 
 BLOCK_ROWS = 1 << 20
@@ -28,7 +28,7 @@ class FeatureInfo(NamedTuple):
     tail: tuple[int, ...]
 
 
-def index_file(path: Path, spec: FileSpec) -> FileIndex:
+def index_file(path: Path, spec: FileSpec) -> RowIndex:
     """Count a file's rows: numpy and parquet by header or footer, csv by reading it through once.
 
     A file of 0 bytes has no rows, whatever its format. The result is remembered until the file changes.
@@ -44,16 +44,16 @@ def index_file(path: Path, spec: FileSpec) -> FileIndex:
 
 
 @lru_cache(maxsize=65536)
-def _index(path: Path, layout: str, size: int, _mtime: int) -> FileIndex:
+def _index(path: Path, layout: str, size: int, _mtime: int) -> RowIndex:
     if size == 0:
-        return FileIndex(path, 0)
+        return RowIndex(path, 0)
     if layout == CSV:
         return csvfile.count(path)
     rows = npyfile.header(path).shape[0] if layout == NUMPY else parquetfile.count(path)
-    return FileIndex(path, rows)
+    return RowIndex(path, rows)
 
 
-def index(spec: FileSpec) -> tuple[FileIndex, ...]:
+def index(spec: FileSpec) -> tuple[RowIndex, ...]:
     """The index of every file of a table."""
     return tuple(index_file(path, spec) for path in spec.paths)
 
@@ -70,7 +70,7 @@ def edge_blocks(
     block_rows: int = BLOCK_ROWS,
     *,
     limits: tuple[int, int] | None = None,
-    files: Sequence[FileIndex] | None = None,
+    files: Sequence[RowIndex] | None = None,
 ) -> Iterator[tuple[Ints, Ints]]:
     """Rows start..stop of the concatenated edge files as (sources, destinations), int64.
 
@@ -129,7 +129,7 @@ def feature_blocks(
     stop: int,
     block_rows: int = BLOCK_ROWS,
     *,
-    files: Sequence[FileIndex] | None = None,
+    files: Sequence[RowIndex] | None = None,
 ) -> Iterator[Array]:
     """Rows start..stop of the concatenated feature files: contiguous arrays (rows, *tail).
 
@@ -148,7 +148,7 @@ def feature_blocks(
         yield from _feature_rows(found, spec, info, low, high, block_rows)
 
 
-def _overlap(files: Sequence[FileIndex], start: int, stop: int) -> Iterator[tuple[FileIndex, int, int]]:
+def _overlap(files: Sequence[RowIndex], start: int, stop: int) -> Iterator[tuple[RowIndex, int, int]]:
     """The files with rows in start..stop, each with its own first and last row."""
     first = 0
     for found in files:
@@ -162,7 +162,7 @@ def _overlap(files: Sequence[FileIndex], start: int, stop: int) -> Iterator[tupl
 
 
 def _edge_rows(
-    found: FileIndex, spec: FileSpec, low: int, high: int, block_rows: int
+    found: RowIndex, spec: FileSpec, low: int, high: int, block_rows: int
 ) -> Iterator[tuple[Ints, Ints]]:
     if spec.format == CSV:
         for src, dst in csvfile.blocks(found, spec, ("int64", "int64"), low, high, block_rows):
@@ -229,7 +229,7 @@ def _told(blocks: Iterator[list[Array]], spec: FileSpec, info: FeatureInfo) -> I
 
 
 def _feature_rows(
-    found: FileIndex, spec: FileSpec, info: FeatureInfo, low: int, high: int, block_rows: int
+    found: RowIndex, spec: FileSpec, info: FeatureInfo, low: int, high: int, block_rows: int
 ) -> Iterator[Array]:
     if spec.format == NUMPY:
         yield from npyfile.blocks(found.path, low, high, block_rows)

@@ -9,7 +9,7 @@ from dglrun.arrays import Ints
 
 
 @dataclass(frozen=True)
-class FileIndex:
+class RowIndex:
     """One file of a table; small, so that ranks can share what one of them counted.
 
     Attributes:

@@ -15,7 +15,7 @@ INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
-class Problem:
+class PartitionProblem:
     """One rank's share of a graph to partition.
 
     Attributes:
@@ -48,12 +48,12 @@ class Backend(Protocol):
     library: str
     single: bool
 
-    def partition(self, comm: Any, problem: Problem) -> npt.NDArray[np.int32]:
+    def partition(self, comm: Any, problem: PartitionProblem) -> npt.NDArray[np.int32]:
         """Part of each row of this rank; collective."""
         ...
 
 
-def refuse_overflow(comm: Any, name: str, problem: Problem) -> None:
+def refuse_overflow(comm: Any, name: str, problem: PartitionProblem) -> None:
     """Stop before a library with 32-bit counters overflows.
 
     Raises:

@@ -13,13 +13,13 @@ from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import FileIndex
+from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi import messages
 from dglrun.partitioning import csr
-from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
-Index = Mapping[str, tuple[FileIndex, ...]]
+Index = Mapping[str, tuple[RowIndex, ...]]
 
 
 def share_index(comm: Any, graph: ChunkedGraph) -> Index:
@@ -31,14 +31,16 @@ def share_index(comm: Any, graph: ChunkedGraph) -> Index:
     files = [(etype, path) for etype in graph.etypes for path in graph.edges[etype].paths]
     mine = files[comm.rank :: comm.size]
     every = comm.allgather(
-        messages.together(comm, lambda: [read.index_file(path, graph.edges[etype]) for etype, path in mine])
+        messages.run_on_all_ranks(
+            comm, lambda: [read.index_file(path, graph.edges[etype]) for etype, path in mine]
+        )
     )
     rows = [every[at % comm.size][at // comm.size] for at in range(len(files))]
     index = {
         etype: tuple(row for (owner, _), row in zip(files, rows, strict=True) if owner == etype)
         for etype in graph.etypes
     }
-    messages.together(comm, lambda: _check(graph, index))
+    messages.run_on_all_ranks(comm, lambda: _check(graph, index))
     return index
 
 
@@ -75,7 +77,7 @@ def edges(
             yield src + nodes.offsets[ends[0]], dst + nodes.offsets[ends[1]]
 
 
-def rows(comm: Any, graph: ChunkedGraph, nodes: Cyclic, block_rows: int) -> csr.Csr:
+def rows(comm: Any, graph: ChunkedGraph, nodes: CyclicDistribution, block_rows: int) -> csr.Csr:
     """Read, exchange and merge: the rows of this rank's nodes.
 
     Peak memory is about 16 bytes for each half-edge of the rank, plus some blocks.
@@ -113,7 +115,7 @@ def _next(
 
 
 def _half_edges(
-    block: tuple[Ints, Ints] | None, nodes: Cyclic, buckets: csr.Buckets
+    block: tuple[Ints, Ints] | None, nodes: CyclicDistribution, buckets: csr.Buckets
 ) -> tuple[csr.Keys, Ints]:
     """Keys of a block's half-edges, each with owner and bucket as one code; a self-loop is one half-edge."""
     if block is None:

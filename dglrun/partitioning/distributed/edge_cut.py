@@ -9,13 +9,15 @@ from dglrun.arrays import Ints
 from dglrun.formats.assignment import Parts
 from dglrun.mpi import messages
 from dglrun.partitioning.csr import Csr
-from dglrun.partitioning.partition_quality import Score
+from dglrun.partitioning.partition_quality import PartitionQuality
 
 BLOCK = 1 << 21
 """Half-edges asked about at once."""
 
 
-def score(comm: Any, starts: Ints, rows: Csr, types: Ints, parts: Parts, shape: tuple[int, int]) -> Score:
+def measure(
+    comm: Any, starts: Ints, rows: Csr, types: Ints, parts: Parts, shape: tuple[int, int]
+) -> PartitionQuality:
     """Score the whole assignment; every rank gets the result.
 
     Args:
@@ -29,7 +31,7 @@ def score(comm: Any, starts: Ints, rows: Csr, types: Ints, parts: Parts, shape: 
     num_types, num_parts = shape
     edges = np.bincount(parts, weights=rows.in_degree, minlength=num_parts).astype(np.int64)
     nodes = np.bincount(types * num_parts + parts, minlength=num_types * num_parts)
-    return Score(
+    return PartitionQuality(
         int(comm.allreduce(_cut(comm, starts, rows, parts))),
         comm.allreduce(edges),
         comm.allreduce(nodes.astype(np.int64)).reshape(shape),

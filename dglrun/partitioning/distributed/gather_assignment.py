@@ -15,13 +15,13 @@ from dglrun.formats import assignment
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
 ROUND = 1 << 20
 """Nodes of each rank in one round."""
 
 
-def stretches(comm: Any, nodes: Cyclic, parts: Parts) -> Iterator[tuple[int, Parts]]:
+def stretches(comm: Any, nodes: CyclicDistribution, parts: Parts) -> Iterator[tuple[int, Parts]]:
     """First homogeneous ID and parts of successive stretches of all nodes; collective."""
     longest = nodes.size(0)
     for at in range(0, longest, ROUND):
@@ -48,7 +48,12 @@ def groups(comm: Any, folder: Path) -> Any:
 
 
 def write(
-    comm: Any, folder: Path, graph: ChunkedGraph, nodes: Cyclic, parts: Parts, meta: AssignmentMeta
+    comm: Any,
+    folder: Path,
+    graph: ChunkedGraph,
+    nodes: CyclicDistribution,
+    parts: Parts,
+    meta: AssignmentMeta,
 ) -> None:
     """Write the assignment; collective.
 

@@ -30,7 +30,7 @@ class ParMetis:
         self.library, self._dll = libraries.load(self.name)
         self._idx = metis.integer_width(self._dll)
 
-    def partition(self, comm: Any, problem: problems.Problem) -> npt.NDArray[np.int32]:
+    def partition(self, comm: Any, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         """Run ParMETIS_V3_PartKway with one weight for each constraint.
 
         Raises:

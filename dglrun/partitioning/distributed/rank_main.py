@@ -15,12 +15,12 @@ from dglrun.errors import BackendFailedError, DataError
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.messages import AgreedError, together
+from dglrun.mpi.messages import AgreedError, run_on_all_ranks
 from dglrun.partitioning import weights
 from dglrun.partitioning.csr import MAX_NODES
 from dglrun.partitioning.distributed import distributed_csr, edge_cut, gather_assignment, parmetis, zoltan
-from dglrun.partitioning.distributed.backend import Backend, Problem
-from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+from dglrun.partitioning.distributed.backend import Backend, PartitionProblem
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmetis": parmetis.ParMetis}
 BLOCK_ROWS = 1 << 19
@@ -55,9 +55,9 @@ def run(comm: Any, args: argparse.Namespace) -> None:
         BackendFailedError: the library failed.
     """
     clock = _Clock()
-    backend = together(comm, BACKENDS[args.backend])
-    graph = together(comm, lambda: _graph(args))
-    nodes = Cyclic.of(sum(graph.num_nodes), comm.size)
+    backend = run_on_all_ranks(comm, BACKENDS[args.backend])
+    graph = run_on_all_ranks(comm, lambda: _graph(args))
+    nodes = CyclicDistribution.of(sum(graph.num_nodes), comm.size)
     rows = distributed_csr.rows(comm, graph, nodes, args.block_rows)
     clock.lap("load")
     owners = comm.Split(0 if comm.rank < nodes.owners else 1, comm.rank)
@@ -68,7 +68,7 @@ def run(comm: Any, args: argparse.Namespace) -> None:
         parts = _partition(owners, backend, problem)
         clock.lap("partition")
         shape = len(graph.ntypes), args.num_parts
-        details = edge_cut.score(owners, nodes.starts, rows, types, parts, shape).details(graph.ntypes)
+        details = edge_cut.measure(owners, nodes.starts, rows, types, parts, shape).details(graph.ntypes)
         clock.lap("score")
     meta = AssignmentMeta(args.num_parts, backend.name, _details(backend, comm, args) | comm.bcast(details))
     gather_assignment.write(comm, args.out_dir, graph, nodes, parts, meta)
@@ -85,7 +85,7 @@ def _graph(args: argparse.Namespace) -> ChunkedGraph:
 
 def pose(
     comm: Any, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
-) -> Problem:
+) -> PartitionProblem:
     """The problem with its weights: columns and bounds are agreed on by all ranks."""
     balance = weights.Balance.parse(args.balance.split(","))
     if backend.single:
@@ -97,12 +97,12 @@ def pose(
     # MPI.MAX compares objects as a whole, which arrays of several columns are not made for.
     largest = np.max(comm.allgather(loads.max(axis=0, initial=0)), axis=0)
     bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
-    starts = Cyclic.of(sum(graph.num_nodes), comm.size).starts
+    starts = CyclicDistribution.of(sum(graph.num_nodes), comm.size).starts
     loads = weights.without_empty(loads, totals)
-    return Problem(starts, rows, loads, bounds[totals > 0], args.num_parts, args.seed)
+    return PartitionProblem(starts, rows, loads, bounds[totals > 0], args.num_parts, args.seed)
 
 
-def _partition(comm: Any, backend: Backend, problem: Problem) -> Parts:
+def _partition(comm: Any, backend: Backend, problem: PartitionProblem) -> Parts:
     """Call the back end, unless there is nothing to decide: libraries divide by zero where no edge is."""
     rows = len(problem.rows.xadj) - 1
     if problem.num_parts == 1 or comm.allreduce(len(problem.rows.adjncy)) == 0:

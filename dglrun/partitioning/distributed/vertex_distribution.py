@@ -12,7 +12,7 @@ from dglrun.arrays import Ints
 
 
 @dataclass(frozen=True)
-class Cyclic:
+class CyclicDistribution:
     """The distribution of nodes over ranks.
 
     Attributes:
@@ -24,9 +24,9 @@ class Cyclic:
     owners: int
 
     @staticmethod
-    def of(nodes: int, ranks: int) -> "Cyclic":
+    def of(nodes: int, ranks: int) -> "CyclicDistribution":
         """Distribute over all ranks, or over as many as there are nodes."""
-        return Cyclic(nodes, min(nodes, ranks))
+        return CyclicDistribution(nodes, min(nodes, ranks))
 
     @property
     def starts(self) -> Ints:

@@ -35,7 +35,7 @@ class Zoltan:
         width = self._dll.Zoltan_get_global_id_type(C.byref(C.c_char_p()))
         self._ids = np.uint32 if width == 4 else np.uint64
 
-    def partition(self, comm: Any, problem: problems.Problem) -> npt.NDArray[np.int32]:
+    def partition(self, comm: Any, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         """Run Zoltan_LB_Partition.
 
         Raises:
@@ -57,7 +57,7 @@ class Zoltan:
         self._dll.Zoltan_Set_Edge_List_Multi_Fn(handle, callbacks[3], None)
         return self._run(handle, comm.rank, problem)
 
-    def _run(self, handle: Any, rank: int, problem: problems.Problem) -> npt.NDArray[np.int32]:
+    def _run(self, handle: Any, rank: int, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         ints, lists = [INT() for _ in range(5)], [PTR() for _ in range(8)]
         changes, gid_entries, lid_entries, imports, exports = map(C.byref, ints)
         rc = self._dll.Zoltan_LB_Partition(
@@ -73,7 +73,7 @@ class Zoltan:
             raise BackendFailedError(f"Zoltan left {np.count_nonzero(part < 0)} nodes of rank {rank} out")
         return part
 
-    def _callbacks(self, rank: int, problem: problems.Problem) -> tuple[Any, Any, Any, Any]:
+    def _callbacks(self, rank: int, problem: problems.PartitionProblem) -> tuple[Any, Any, Any, Any]:
         """The four queries; ctypes must not lose them before the library is done."""
         ids, rows, low = self._ids, problem.rows, int(problem.starts[rank])
         count = len(rows.xadj) - 1
@@ -113,7 +113,7 @@ class Zoltan:
         return num_obj, obj_list, num_edges, edge_list
 
 
-def _parameters(problem: problems.Problem) -> dict[str, object]:
+def _parameters(problem: problems.PartitionProblem) -> dict[str, object]:
     return {
         "LB_METHOD": "GRAPH",
         "GRAPH_PACKAGE": "PHG",

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from dglrun import cgroup
 from dglrun.agent import host_info, procfs, shared_memory
-from dglrun.agent.event_log import Journal
-from dglrun.agent.exit_status import End
-from dglrun.agent.line_splitter import LONGEST, REPEAT_SECONDS, Splitter
-from dglrun.agent.spec import Process, Role, Spec, SpecError, decode, encode
+from dglrun.agent.event_log import EventLog
+from dglrun.agent.exit_status import ExitStatus
+from dglrun.agent.line_splitter import LONGEST, REPEAT_SECONDS, LineSplitter
+from dglrun.agent.spec import Process, ProcessRole, Spec, SpecError, decode, encode
 from tests.support.dglrun_pods import ROOT, eventually
 
 words = st.text(max_size=12)
 processes = st.builds(
     Process,
-    st.sampled_from(Role),
+    st.sampled_from(ProcessRole),
     st.integers(0, 9),
     st.none() | st.integers(0, 99),
     st.lists(words, min_size=1).map(tuple),
@@ -71,7 +71,7 @@ def test_a_journal_gives_each_record_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, reads: list[int]
 ) -> None:
     """A reader that follows misses nothing that is still kept, and stays at the beginning of records."""
-    journal = Journal(tmp_path_factory.mktemp("journal"), limit)
+    journal = EventLog(tmp_path_factory.mktemp("journal"), limit)
     offset, read, pace = 0, b"", iter(reads)
     lost = 0
     for number, size in enumerate(sizes):
@@ -95,7 +95,7 @@ def test_a_journal_gives_each_record_once_and_in_order(
 
 def test_a_journal_stays_within_its_limit(tmp_path: Path) -> None:
     """However much a process prints."""
-    journal = Journal(tmp_path, limit=10_000)
+    journal = EventLog(tmp_path, limit=10_000)
 
     for _ in range(1000):
         journal.append({"text": "x" * 100})
@@ -113,7 +113,7 @@ def test_a_journal_stays_within_its_limit(tmp_path: Path) -> None:
 def test_lines_do_not_depend_on_the_blocks(lines: list[str], size: int) -> None:
     """Whatever the pipe cuts, the lines are the ones that were written."""
     stream = "".join(line + "\n" for line in lines).encode()
-    splitter = Splitter()
+    splitter = LineSplitter()
 
     found = [
         line for at in range(0, len(stream), size) for line in splitter.feed(stream[at : at + size], 0.0)
@@ -124,7 +124,7 @@ def test_lines_do_not_depend_on_the_blocks(lines: list[str], size: int) -> None:
 
 def test_a_progress_bar_is_shown_now_and_then() -> None:
     """A line rewritten a thousand times is a few lines in a pod log, its last state among them."""
-    splitter = Splitter(0.0)
+    splitter = LineSplitter(0.0)
 
     shown = [splitter.feed(f"\r{n}%".encode(), n * REPEAT_SECONDS / 10) for n in range(101)]
     last = splitter.feed(b"\rdone\n", 1000.0)
@@ -135,7 +135,7 @@ def test_a_progress_bar_is_shown_now_and_then() -> None:
 
 def test_a_line_without_end_is_given_in_pieces() -> None:
     """Memory stays bounded."""
-    found = Splitter().feed(b"x" * (2 * LONGEST + 5), 0.0)
+    found = LineSplitter().feed(b"x" * (2 * LONGEST + 5), 0.0)
 
     assert [len(piece) for piece in found] == [LONGEST, LONGEST]
 
@@ -169,7 +169,7 @@ def test_trainers_share_the_cpus(cpus: float, trainers: int, threads: int) -> No
 def test_the_interface_is_found_by_its_address() -> None:
     """Loopback is there everywhere; a foreign address is refused with what was found."""
     assert host_info.interface_of("127.0.0.1") == "lo"
-    with pytest.raises(host_info.FactError, match=r"192\.0\.2\.7 is on no interface"):
+    with pytest.raises(host_info.HostError, match=r"192\.0\.2\.7 is on no interface"):
         host_info.interface_of("192.0.2.7")
 
 
@@ -193,9 +193,9 @@ def test_a_port_in_use_is_passed_over_or_refused() -> None:
         taken.listen()
 
         assert host_info.free_port([port, port + 1]) == port + 1
-        with pytest.raises(host_info.FactError, match=f"port {port} is taken"):
+        with pytest.raises(host_info.HostError, match=f"port {port} is taken"):
             host_info.require_free([port])
-        with pytest.raises(host_info.FactError, match="no free port"):
+        with pytest.raises(host_info.HostError, match="no free port"):
             host_info.free_port([port])
 
 
@@ -236,7 +236,7 @@ def test_a_zombie_tells_its_status() -> None:
         return entry if entry and entry.is_zombie else None
 
     entry = eventually("a zombie", zombie)
-    assert End.of_status(entry.status) == End(5)
+    assert ExitStatus.of_status(entry.status) == ExitStatus(5)
     assert entry.parent == os.getpid()
     child.wait()
 
@@ -250,8 +250,8 @@ def test_descendants_are_found_over_generations() -> None:
 
 def test_ends_are_told_as_a_shell_does() -> None:
     """128 + n, with the signal's name."""
-    assert str(End.of_status(signal.SIGKILL)) == "exit code 137 (SIGKILL)"
-    assert str(End.of_status(7 << 8)) == "exit code 7"
+    assert str(ExitStatus.of_status(signal.SIGKILL)) == "exit code 137 (SIGKILL)"
+    assert str(ExitStatus.of_status(7 << 8)) == "exit code 7"
 
 
 def test_only_new_segments_of_ours_are_removed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dglrun.commands import validate_parts
 from dglrun.errors import DataError
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
-from dglrun.mpi.collectives import Alone
+from dglrun.mpi.collectives import SingleRank
 from tests.support.heterographs import a_toy
 from tests.unit.dglrun.verify.test_verify import a_partition, poke
 
@@ -27,7 +27,7 @@ def flags(json_path: Path, numbers: Path, verify: str = "auto", limit: int = 1 <
     return [str(json_path), *folders, "--verify", verify, "--limit", str(limit)]
 
 
-class OneOf(Alone):
+class OneOf(SingleRank):
     """Rank `rank` of a run whose other ranks are silent: it sees just its own part."""
 
     def __init__(self, rank: int) -> None:

@@ -19,7 +19,7 @@ from dglrun.errors import DataError
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.mpi.collectives import Alone
+from dglrun.mpi.collectives import SingleRank
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy
 from tests.support.thread_ranks import on_ranks
@@ -125,16 +125,16 @@ def test_a_number_of_machines_that_does_not_divide_the_parts_is_refused(tmp_path
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, wanted: Options, after: int, size: int = 1) -> None:
     """Run a dispatch that dies after some features."""
-    run, done = features.Stream.run, []
+    run, done = features.RowStream.run, []
 
-    def dying(self: features.Stream, *args: Any) -> None:
+    def dying(self: features.RowStream, *args: Any) -> None:
         if self.name == "n1/label":
             raise MemoryError("died")
         run(self, *args)
         done.append(self.name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(features.Stream, "run", dying)
+        patch.setattr(features.RowStream, "run", dying)
         with pytest.raises(MemoryError):
             silently(wanted, size)
     assert len(done) >= after
@@ -166,7 +166,7 @@ def test_work_on_other_input_is_not_taken_up(tmp_path: Path, monkeypatch: pytest
     replace_line(source / "n0-r0-n1-0.csv", 1, "0 0")
     said: list[str] = []
 
-    dispatch(options(source), Alone(), said.append)
+    dispatch(options(source), SingleRank(), said.append)
     silently(options(source, "fresh"))
 
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
@@ -180,7 +180,7 @@ def test_work_with_a_damaged_file_is_not_taken_up(tmp_path: Path, monkeypatch: p
     (tmp_path / "out/.dglrun-dispatch-0/part1/graph.dgl").write_bytes(b"cut")
     said: list[str] = []
 
-    dispatch(options(source), Alone(), said.append)
+    dispatch(options(source), SingleRank(), said.append)
 
     assert not any("resumed" in text for text in said)
 

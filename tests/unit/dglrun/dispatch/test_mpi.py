@@ -71,8 +71,8 @@ def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
 DIES = """
 import os, signal, time
 if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
-    from dglrun.dispatch.checkpoint import Work
-    finish = Work.finish
+    from dglrun.dispatch.checkpoint import Checkpoint
+    finish = Checkpoint.finish
     def dying(self, stage, facts=None):
         finish(self, stage, facts)
         if stage == "node:n0/feat":
@@ -80,7 +80,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
             while stage not in other.read_text() and time.monotonic() < until:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
-    Work.finish = dying
+    Checkpoint.finish = dying
 """
 
 
@@ -111,7 +111,7 @@ def test_after_a_rank_was_killed_the_next_run_takes_up_what_was_finished(
 def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
     """--process-group-timeout holds for every collective."""
     program = (
-        "import signal; from dglrun.mpi.collectives import Mpi; ranks = Mpi(0.5);"
+        "import signal; from dglrun.mpi.collectives import MpiRanks; ranks = MpiRanks(0.5);"
         "signal.pause() if ranks.rank else ranks.gather(0)"
     )
     argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", program)

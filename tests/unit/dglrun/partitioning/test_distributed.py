@@ -20,7 +20,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import partition_quality
 from dglrun.partitioning.distributed import libraries
-from dglrun.partitioning.distributed.vertex_distribution import Cyclic
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 from tests.cluster.daemons import running
 from tests.support.heterographs import Toy, a_toy, random_toys
 
@@ -456,7 +456,7 @@ def test_ranks_without_a_folder_in_common_each_get_the_whole(tmp_path: Path) -> 
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_every_node_has_one_owner(nodes: int, ranks: int) -> None:
     """And every owner has a node."""
-    layout = Cyclic.of(nodes, ranks)
+    layout = CyclicDistribution.of(nodes, ranks)
 
     owned = [layout.ids(rank) for rank in range(ranks)]
 

@@ -9,7 +9,7 @@ from dglrun.kube.pods import Pod
 from dglrun.kube.retry import Backoff
 from dglrun.pod_waiter import follow
 from dglrun.pod_waiter.follow import Followers
-from dglrun.pod_waiter.pod_state import Look
+from dglrun.pod_waiter.pod_state import PodSnapshot
 from tests.unit.dglrun.pod_waiter import builders
 
 SECONDS = 20.0
@@ -32,10 +32,10 @@ def test_403_is_told_and_asked_again() -> None:
     followers.add("job-worker-0")
     news = [followers.news.get(timeout=SECONDS) for _ in range(3)]
 
-    assert isinstance(news[0].look, Forbidden)
-    assert isinstance(news[1].look, Look)
-    assert news[1].look.is_ready
-    assert isinstance(news[2].look, Unavailable)
+    assert isinstance(news[0].found, Forbidden)
+    assert isinstance(news[1].found, PodSnapshot)
+    assert news[1].found.is_ready
+    assert isinstance(news[2].found, Unavailable)
 
 
 def test_403_is_asked_again_for_as_long_as_the_wait_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +52,8 @@ def test_403_is_asked_again_for_as_long_as_the_wait_lasts(monkeypatch: pytest.Mo
     followers.add("job-worker-0")
     news = [followers.news.get(timeout=SECONDS) for _ in range(21)]
 
-    assert all(isinstance(each.look, Forbidden) for each in news[:20])
-    assert isinstance(news[20].look, Unavailable)
+    assert all(isinstance(each.found, Forbidden) for each in news[:20])
+    assert isinstance(news[20].found, Unavailable)
 
 
 def test_a_pod_is_followed_once() -> None:

@@ -10,7 +10,7 @@ from dglrun.kube.errors import Forbidden
 from dglrun.pod_waiter import wait
 from dglrun.pod_waiter.config import Config, WatchMode
 from dglrun.pod_waiter.follow import Followers, News
-from dglrun.pod_waiter.pod_state import Look
+from dglrun.pod_waiter.pod_state import PodSnapshot
 from tests.unit.dglrun.pod_waiter import builders
 
 SECONDS = 20.0
@@ -35,7 +35,7 @@ def test_403_without_any_deadline_is_waited_out_and_told_again_and_again(
     waiting.start()
     told = [line for line in (said.get(timeout=SECONDS) for _ in range(6)) if line.startswith("not allowed")]
     for host in hosts:
-        followers.news.put(News(host.name, Look.at(builders.a_pod(builders.ready(host.ip)))))
+        followers.news.put(News(host.name, PodSnapshot.at(builders.a_pod(builders.ready(host.ip)))))
     waiting.join(SECONDS)
 
     assert not waiting.is_alive()

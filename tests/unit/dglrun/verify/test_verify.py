@@ -19,7 +19,7 @@ from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
-from dglrun.mpi.collectives import Alone
+from dglrun.mpi.collectives import SingleRank
 from dglrun.verify import checksum, serving
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy, toys
@@ -36,7 +36,7 @@ def a_partition(folder: Path, toy: Toy | None = None, *, ids: bool = True, forma
         save_orig_eids=ids,
         formats=tuple(formats.split(",")),
     )
-    dispatch(wanted, Alone(), lambda _: None)
+    dispatch(wanted, SingleRank(), lambda _: None)
     return folder / "out/toy.json"
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from dglrun.agent.spec import Process, Role, Spec
+from dglrun.agent.spec import Process, ProcessRole, Spec
 from dglrun.cli import parse
 from dglrun.contract.hostfile import Host
-from dglrun.workflow.config import Pod, RunConfig, check
+from dglrun.workflow.config import JobContext, RunConfig, check
 from dglrun.workflow.config import parse as parse_config
 
 
-def a_pod(
+def a_context(
     phase: str | None = None, workers: int = 2, gpus: int = 0, env: Mapping[str, str] | None = None
-) -> Pod:
+) -> JobContext:
     """What the operator tells a pod."""
     found = {
         "DGL_OPERATOR_ENV": "1",
@@ -20,7 +20,7 @@ def a_pod(
         "DGL_OPERATOR_GPUS_PER_WORKER": str(gpus),
         **(env or {}),
     }
-    return Pod.of(found | ({"DGL_OPERATOR_PHASE_ENV": phase} if phase else {}))
+    return JobContext.of(found | ({"DGL_OPERATOR_PHASE_ENV": phase} if phase else {}))
 
 
 def a_config(
@@ -33,7 +33,7 @@ def a_config(
     """A checked configuration: a graph and both scripts, and what `args` add."""
     base = ("-g", "g", "--partition-entry-point", "code/part.py", "--train-entry-point", "code/train.py")
     flags, _is_dry, script_args = parse([*base, *args])
-    return check(parse_config(a_pod(phase, workers, gpus, env), flags, script_args))
+    return check(parse_config(a_context(phase, workers, gpus, env), flags, script_args))
 
 
 def hosts(count: int) -> tuple[Host, ...]:
@@ -43,12 +43,12 @@ def hosts(count: int) -> tuple[Host, ...]:
 
 def a_trainer(*argv: str, index: int = 0) -> Process:
     """A trainer that runs `argv`."""
-    return Process(Role.TRAINER, index, index, argv, {"DGL_ROLE": "client"})
+    return Process(ProcessRole.TRAINER, index, index, argv, {"DGL_ROLE": "client"})
 
 
 def a_server(*argv: str) -> Process:
     """A server that runs `argv`."""
-    return Process(Role.SERVER, 0, None, argv, {"DGL_ROLE": "server"})
+    return Process(ProcessRole.SERVER, 0, None, argv, {"DGL_ROLE": "server"})
 
 
 def a_spec(*processes: Process, **more: object) -> Spec:

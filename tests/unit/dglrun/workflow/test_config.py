@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dglrun.cli import UsageError, parse, split
 from dglrun.workflow.config import ConfigError
-from tests.unit.dglrun.workflow.builders import a_config, a_pod
+from tests.unit.dglrun.workflow.builders import a_config, a_context
 
 
 @given(st.lists(st.text(max_size=6).filter(lambda word: word != "--")), st.lists(st.text(max_size=6)))
@@ -121,4 +121,4 @@ def test_each_role_needs_its_own_flags(phase: str | None, missing: str | None) -
 def test_a_bad_environment_names_its_variable(variable: str, value: str) -> None:
     """The operator and the image may be of different versions."""
     with pytest.raises(ConfigError, match=variable):
-        a_pod(env={variable: value})
+        a_context(env={variable: value})

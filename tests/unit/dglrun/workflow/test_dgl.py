@@ -181,7 +181,7 @@ def test_a_rank_that_raises_or_leaves_ends_the_run(pods: Pods, do: str, code: in
 
 @pytest.mark.parametrize("who", ["trainer 0", "server 0"])
 def test_a_killed_process_ends_the_run(pods: Pods, who: str) -> None:
-    """The others would wait without limit; the culprit is told, not those that lost it."""
+    """The others would wait without limit; the root cause is told, not the consequences."""
     with pods.started(*flags("--", "--do", "hang")) as process:
         said = read_until(process, "rank 1 does hang")
         os.kill(pid_of(said, f"worker-1 {who}"), signal.SIGKILL)

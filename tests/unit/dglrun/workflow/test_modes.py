@@ -12,7 +12,7 @@ from dglrun.transfer.streams import Streams
 from dglrun.workflow.config import ConfigError
 from dglrun.workflow.executor import Executor
 from dglrun.workflow.progress import Reporter
-from dglrun.workflow.steps import Assess, CheckPartition, Phase, Run
+from dglrun.workflow.steps import Assess, CheckPartition, PlanPhase, Run
 from tests.support.dglrun_pods import Done, Pods, write_partition
 from tests.support.heterographs import a_toy
 from tests.unit.dglrun.conftest import PodsOf
@@ -146,7 +146,7 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
     )
 
     with pytest.raises(RunError, match="verify ended with exit code 65") if code else nullcontext():
-        executor.perform([Phase(2, 5, "deliver", "Delivering", steps)])
+        executor.perform([PlanPhase(2, 5, "deliver", "Delivering", steps)])
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dglrun.__main__ import MESSAGE_BYTES, workflow
-from dglrun.agent.exit_status import Failure
+from dglrun.agent.exit_status import ProcessFailure
 from dglrun.transfer.kubectl import Kubectl, is_trouble
-from dglrun.workflow.root_cause import Blamed, culprit, error_of
+from dglrun.workflow.root_cause import WorkerFailure, error_of, root_cause
 
 RESET = (
     "Traceback\nRuntimeError: [gloo/transport/tcp/pair.cc] Read error [10.0.0.2]: Connection reset by peer"
@@ -16,16 +16,16 @@ RESET = (
 
 def failure(
     pod: str, time: float, code: int = 1, words: str = "ValueError: x", who: str = "trainer 0"
-) -> Blamed:
+) -> WorkerFailure:
     """A failure on a worker."""
-    return Blamed(pod, Failure(who, code, f"ended with exit code {code}", words, 1, time), time)
+    return WorkerFailure(pod, ProcessFailure(who, code, f"ended with exit code {code}", words, 1, time), time)
 
 
 def test_the_first_failure_is_the_culprit() -> None:
     """Later ones are its consequences, whatever they say."""
     first, later = failure("a", 10.0), failure("b", 12.0, 137)
 
-    assert culprit([later, first]) == first
+    assert root_cause([later, first]) == first
 
 
 @pytest.mark.parametrize(("code", "words"), [(137, ""), (1, "ValueError: bad batch"), (7, "sys.exit(7)")])
@@ -33,26 +33,26 @@ def test_a_lost_peer_is_a_consequence_even_when_told_first(code: int, words: str
     """Clocks of nodes differ: within a second the one that speaks of a lost peer did not begin it."""
     consequence, cause = failure("a", 10.0, 1, RESET), failure("b", 10.4, code, words)
 
-    assert culprit([consequence, cause]) == cause
+    assert root_cause([consequence, cause]) == cause
 
 
 def test_a_lost_peer_alone_is_told() -> None:
     """Nothing better is known."""
     alone = failure("a", 10.0, 1, RESET)
 
-    assert culprit([alone]) == alone
-    assert culprit([alone, failure("b", 12.0)]) == alone
+    assert root_cause([alone]) == alone
+    assert root_cause([alone, failure("b", 12.0)]) == alone
 
 
 def test_the_supervisors_own_end_is_blamed_last() -> None:
     """A worker that could not be reached any more was ended by what ended the others."""
     lost, cause = failure("a", 10.0, 75, "", "supervisor"), failure("b", 10.2)
 
-    assert culprit([lost, cause]) == cause
+    assert root_cause([lost, cause]) == cause
 
 
 def test_the_message_names_the_others_briefly() -> None:
-    """Worker, rank, code of the culprit first; some of the rest after it."""
+    """Worker, rank, code of the root cause first; some of the rest after it."""
     failures = [failure(f"w{n}", 10.0 + n, n + 1) for n in range(12)]
 
     error = error_of(failures)
