@@ -16,7 +16,11 @@ from dglrun.convert import chunks, command, pieces, text
 from tests.unit.pipeline.commands import run_command
 from tests.unit.pipeline.heterographs import Toy, edges_of, toys
 
-QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def a_graph(folder: Path) -> ChunkedGraph:
