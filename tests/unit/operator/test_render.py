@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import config, desired, pods
+from dgl_operator.render import config, desired, pods, scripts
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
 from dglrun.contract import env, hostfile
@@ -304,6 +304,24 @@ def test_kubexec_runs_kubectl_as_the_2021_script_did(tmp_path: Path, argv: list[
     done = subprocess.run(["sh", str(script), *argv], capture_output=True, text=True, check=True)
 
     assert done.stdout == f"exec --namespace default {called}\n"
+
+
+def test_kubexec_runs_nothing_that_a_name_contains(tmp_path: Path) -> None:
+    """Names are words to the shell, whatever the API server lets through one day."""
+    kubectl, mark = tmp_path / "kubectl", tmp_path / "ran"
+    kubectl.write_text('#!/bin/sh\necho "$@"\n')
+    kubectl.chmod(0o755)
+    hostile = f"m;touch${{IFS}}{mark}$(touch${{IFS}}{mark})"
+    text = scripts.kubexec(namespace=hostile, job="sage", container=hostile)
+    script = tmp_path / "kubexec.sh"
+    script.write_text(text.replace("/opt/kube/kubectl", str(kubectl)))
+
+    done = subprocess.run(
+        ["sh", str(script), "sage-worker-0", "ls"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == f"exec --namespace {hostile} sage-worker-0 -c {hostile} -- /bin/sh -c ls\n"
+    assert not mark.exists()
 
 
 def test_kubexec_without_a_command_is_a_usage_error(tmp_path: Path) -> None:
