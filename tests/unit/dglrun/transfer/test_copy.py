@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from dglrun.copy import CopyError
-from dglrun.pack import Item
-from dglrun.streams import Streams
 
-from dglrun import copy
+from dglrun.transfer import copy
+from dglrun.transfer.copy import CopyError
+from dglrun.transfer.streams import Streams
+from dglrun.transfer.tar_stream import Item
 
 pytestmark = pytest.mark.timeout(60)
 
