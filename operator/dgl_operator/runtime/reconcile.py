@@ -319,7 +319,7 @@ class Reconciler:
         """Give the job's accounts rights over those pods that are there and the job's own."""
         seen = self._store.seen(view.key, view.known).observed
         own = frozenset(pod.name for pod in seen.pods if not pod.deleting)
-        return self._applier.objects(desired.rights(view.job, own), seen, view.uid)
+        return self._applier.rights(desired.rights(view.job, own), seen, view.uid)
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
