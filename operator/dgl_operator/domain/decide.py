@@ -147,6 +147,19 @@ def clean_up(job: DGLJob, phase: Phase, seen: Observed) -> Decision:
     )
 
 
+def ended(decision: Decision, job: DGLJob, left: Observed) -> Decision:
+    """Say of an ended job what is so when its clean-up is done.
+
+    Args:
+        decision: How the job ends or has ended.
+        job: The job.
+        left: Its children without the pods that the clean-up deletes.
+    """
+    facts = _after_end(job, left)
+    known = {fact.type for fact in facts}
+    return replace(decision, facts=(*(each for each in decision.facts if each.type not in known), *facts))
+
+
 def _after_end(job: DGLJob, seen: Observed) -> tuple[Fact, ...]:
     """WorkersReady goes with the workers, so that it never contradicts their number."""
     is_known = any(condition.type == WORKERS_READY for condition in job.status.conditions)

@@ -62,11 +62,12 @@ class DelayQueue:
         self._is_new = is_new
         self._most_of_one = max(1, runs - runs // 4)
         self._most_slow = max(1, runs // 2)
+        self._most_new = max(1, runs // 5)
         self._entries: dict[Key, _Entry] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._lanes: dict[_Lane, OrderedDict[str, deque[Key]]] = {lane: OrderedDict() for lane in _Lane}
         self._running: Counter[str] = Counter()
-        self._slow_running = 0
+        self._in_lane: Counter[_Lane] = Counter()
         self._count = 0
         self._turn = 0
 
@@ -88,7 +89,7 @@ class DelayQueue:
         entry = self._entries[key]
         entry.is_waiting_for_turn, entry.due, entry.running_since = False, None, now
         self._running[key.namespace] += 1
-        self._slow_running += entry.lane is _Lane.SLOW
+        self._in_lane[entry.lane] += 1
         return key
 
     def done(self, key: Key, now: float, recheck_after: float | None = None) -> None:
@@ -141,7 +142,7 @@ class DelayQueue:
         self._running[key.namespace] -= 1
         if not self._running[key.namespace]:
             del self._running[key.namespace]
-        self._slow_running -= entry.lane is _Lane.SLOW
+        self._in_lane[entry.lane] -= 1
         entry.running_since, entry.is_slow = None, now - begun > SLOW_SECONDS
         return entry
 
@@ -178,8 +179,14 @@ class DelayQueue:
         return _NEW_FIRST if place == TURNS - 1 else _SLOW_FIRST if place == TURNS // 2 - 1 else _USUAL
 
     def _candidate(self, lane: _Lane) -> str | None:
-        """The namespace of a lane whose turn it is; one namespace never takes all runs."""
-        if lane is _Lane.SLOW and self._slow_running >= self._most_slow:
+        """The namespace of a lane whose turn it is; one namespace never takes all runs.
+
+        New jobs are accepted a few at a time: a thousand at once would keep the API server so busy with
+        creating pods that no job gets on with those it has.
+        """
+        if lane is _Lane.SLOW and self._in_lane[lane] >= self._most_slow:
+            return None
+        if lane is _Lane.NEW and self._in_lane[lane] >= self._most_new:
             return None
         most = self._most_of_one
         return next((place for place in self._lanes[lane] if self._running[place] < most), None)

@@ -249,13 +249,15 @@ class Reconciler:
         return None if leaves else View.of(raw, self._store.seen(key))
 
     def _end(self, view: View, decision: Decision) -> Outcome:
-        """Write the end, then take away what an ended job must not have."""
-        raw, wait = self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))
-        ended = view if raw is view.raw else View.of(raw, self._store.seen(view.key, view.known))
-        clean = ended.decide()
+        """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
+        clean = decide.clean_up(view.job, decision.phase, view.seen)
+        ended = replace(view, known=view.known.without(clean.drop))
+        decision = decide.ended(decision, view.job, ended.seen)
+        status = ended.status(decision, self._now())
+        _, wait = self._writer.write(view.raw, view.job.status, status)
         self._applier.stop(view.namespace, clean.stop)
         self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in clean.drop])
-        self._revoke(ended)
+        self._revoke(view)
         return Outcome(recheck_after=wait or None)
 
     def _revoke(self, view: View) -> None:
@@ -358,11 +360,9 @@ def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) 
 
 
 def _config_digest(objects: tuple[Json, ...]) -> str | None:
-    """Hash of those files that a waiting launcher waits for."""
+    """Hash of the file that a waiting launcher waits for."""
     data = next((each["data"] for each in objects if "data" in each), None)
-    return (
-        None if data is None else config.digest({key: data[key] for key in (names.HOSTFILE, names.PARTFILE)})
-    )
+    return None if data is None else config.digest({names.HOSTFILE: data[names.HOSTFILE]})
 
 
 def _annotated(pod: Json, digest: str | None) -> Json:

@@ -9,7 +9,7 @@ carry our label. Thread-safe.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -69,6 +69,12 @@ class Seen:
 
     observed: Observed
     revision: int
+
+    def without(self, pods: Iterable[Pod]) -> "Seen":
+        """The children as they are when these pods are gone."""
+        gone = {pod.uid for pod in pods}
+        left = tuple(pod for pod in self.observed.pods if pod.uid not in gone)
+        return replace(self, observed=replace(self.observed, pods=left))
 
 
 class Store:

@@ -166,6 +166,19 @@ def test_jobs_under_way_come_before_new_ones_and_new_ones_are_not_forgotten() ->
     assert order[: TURNS - 1] == ["old"] * (TURNS - 1)
 
 
+def test_new_jobs_are_accepted_a_few_at_a_time() -> None:
+    """Else a thousand of them keep the API server from what the jobs under way need."""
+    queue = DelayQueue(10, is_new=lambda _key: True)
+    for number in range(10):
+        queue.add(Key("default", f"new-{number}"), 0.0)
+
+    first = started(queue, 0.0)
+    queue.done(first[0], 0.1)
+
+    assert len(first) == 2
+    assert len(started(queue, 0.1)) == 1
+
+
 def test_namespaces_take_turns() -> None:
     """Whoever has many jobs waits for those jobs, and nobody else does."""
     queue = DelayQueue(RUNS)
