@@ -95,7 +95,7 @@ def test_after_a_rank_was_killed_the_next_run_takes_up_what_was_finished(
     assert dispatch(source, tmp_path / "undisturbed", *flags).returncode == 0
     (tmp_path / "sitecustomize.py").write_text(DIES)
     with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path))
+        patch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
         assert dispatch(source, tmp_path / "out", *flags).returncode == 137
     assert not list((tmp_path / "out").glob("*.json"))
 
