@@ -265,6 +265,7 @@ class Reconciler:
         for kind, name in desired.rights_names(view.job):
             if found := view.seen.objects.get((kind, name)):
                 self._applier.delete(Kind.of(found), view.namespace, [(name, found["metadata"]["uid"])])
+                self._store.drop(Kind.of(found), dict(found))  # else the next look would ask again
 
     def _go_on(self, view: View, decision: Decision) -> Outcome:
         """Provide what the job needs now; what can never be undone is written down before."""
