@@ -18,7 +18,6 @@ from pathlib import Path
 
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-
 from tests.benchmarks import dispatch_bench, partition_graphs, partition_speed
 from tests.benchmarks.dispatch_data import Size
 from tests.benchmarks.partition_speed import QUALITY, Row

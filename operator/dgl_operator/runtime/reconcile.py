@@ -100,6 +100,7 @@ class Reconciler:
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
         clock: Clock = SYSTEM_CLOCK,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -108,7 +109,7 @@ class Reconciler:
         self._modes = modes
         self._now = clock.now
         self._applier = Applier(cluster, store)
-        self._writer = StatusWriter(cluster, store, metrics, clock)
+        self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
 
     def __call__(self, key: Key) -> Outcome:
@@ -281,7 +282,8 @@ class Reconciler:
         decision, wait = self._report(view, decision, problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
-        outcome = Outcome(recheck_after=0.0) if decision.phase is not view.job.status.phase else Outcome()
+        is_next = not wait and decision.phase is not view.job.status.phase
+        outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
         return outcome.or_sooner(recheck).or_sooner(wait or None)
 
     def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:
