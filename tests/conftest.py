@@ -1,16 +1,44 @@
 """Settings of all tests."""
 
 import os
+import secrets
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No deadline for one example: a busy machine is no failure. The same examples in every run of the gate:
-# a new one is found by `--hypothesis-profile=default`.
+from tests.support.skip_check import SkipCheck
+
+# No deadline for one example: a busy machine is no failure. Every run draws other examples and prints
+# their seed; a failure prints the decorator that repeats its example.
 settings.register_profile(
-    "gate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "gate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("gate")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag by which the gate refuses skips."""
+    parser.addoption(
+        "--strict-skips",
+        action="store_true",
+        help="fail for each skip that is not in tests/support/expected_skips.py, and for each stale entry",
+    )
+
+
+# First: before hypothesis reads its seed, and before there are workers that are given it.
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose hypothesis's seed, and check the skips where results come together: not in a worker of xdist."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+    if config.getoption("strict_skips") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipCheck(config), "skip-check")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how the examples of this run are made again."""
+    seed = terminalreporter.config.option.hypothesis_seed
+    terminalreporter.line(f"hypothesis: repeat these examples by --hypothesis-seed={seed}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ CONFIG_DIR = "/etc/dgl"
 KUBE_DIR = "/opt/kube"
 WORKSPACE = "/dgl_workspace"
 DATASET_DIR = "/dgl_workspace/dataset"
+OUTPUT_DIR = "/dgl_workspace/output"
 SHM_DIR = "/dev/shm"  # noqa: S108 - the kernel's name, not a temporary file of ours
 
 VOLUME_CONFIG = "config-volume"
@@ -47,6 +48,7 @@ DGL_PORT_NAME = "dglserver"
 
 MAX_JOB_NAME = 51
 """`<job>-partitioner` is a label value of at most 63 characters."""
+_INDEX_DIGITS = 9
 
 
 class Role(Enum):
@@ -114,3 +116,14 @@ def report(job: str) -> str:
 def service(job: str) -> str:
     """The headless Service that gives the pods stable names."""
     return job
+
+
+def role_of(job: str, pod: str) -> tuple[Role, int] | None:
+    """Role and worker index of a pod from its name, None for a name that the job gives to no pod."""
+    if pod == launcher(job):
+        return Role.LAUNCHER, 0
+    if pod == partitioner(job):
+        return Role.PARTITIONER, 0
+    index = pod.removeprefix(worker(job, 0)[:-1])
+    is_index = index.isascii() and index.isdigit() and len(index) <= _INDEX_DIGITS
+    return (Role.WORKER, int(index)) if is_index and worker(job, int(index)) == pod else None

@@ -33,6 +33,8 @@ class Config:
         expected: How many lines the file has when it is whole; None: any but zero.
         timeout: Seconds for the whole wait; None: no limit.
         appear_timeout: Seconds until every pod must have been seen; None: no limit.
+        pods: Names to watch instead of those in the file: who waits for the end of pods needs no address,
+            and the kubelet brings a changed file only once a minute.
     """
 
     namespace: str
@@ -41,6 +43,7 @@ class Config:
     expected: int | None = None
     timeout: float | None = None
     appear_timeout: float | None = APPEAR_SECONDS
+    pods: tuple[str, ...] = ()
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Config":
@@ -55,6 +58,7 @@ class Config:
             file=Path(reader.text(env.WATCHER_FILE)),
             mode=reader.mode(),
             expected=reader.count(env.WATCHER_EXPECTED),
+            pods=reader.names(env.WATCHER_PODS),
             timeout=reader.seconds(env.WATCHER_TIMEOUT, None),
             appear_timeout=reader.seconds(env.WATCHER_APPEAR_TIMEOUT, APPEAR_SECONDS),
         )
@@ -75,6 +79,9 @@ class _Reader:
         if not value:
             self.problems.append(f"{name} is not set")
         return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(word for word in self._environment.get(name, "").split(",") if word)
 
     def mode(self) -> WatchMode:
         value = self.text(env.WATCHER_MODE)

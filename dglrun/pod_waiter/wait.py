@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from queue import Empty
 
-from dglrun.contract import exitcodes
+from dglrun.contract import exitcodes, names
 from dglrun.contract.hostfile import Host, HostfileError, parse_hosts
 from dglrun.kube.errors import ApiError, Forbidden
-from dglrun.pod_waiter.config import Config
+from dglrun.pod_waiter.config import Config, WatchMode
 from dglrun.pod_waiter.follow import Followers, News
 from dglrun.pod_waiter.pod_state import PodState, after, refused
 from dglrun.pod_waiter.wait_status import WaitStatus
@@ -59,7 +59,9 @@ def wait(config: Config, followers: Followers, say: Callable[[str], None]) -> No
 
 
 def _hosts(config: Config) -> tuple[Host, ...]:
-    """The file's lines as they are now; none while it is not there."""
+    """The file's lines as they are now, none while it is not there; or the pods that are named."""
+    if config.pods and config.mode is WatchMode.FINISHED:
+        return tuple(Host("", names.DGL_PORT, name) for name in config.pods)
     try:
         hosts = parse_hosts(config.file.read_text(encoding="utf-8"))
     except FileNotFoundError:

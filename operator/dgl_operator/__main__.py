@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import kopf
 
 from dgl_operator.runtime import handlers, logs, settings
-from dgl_operator.runtime.cluster import KubeCluster
+from dgl_operator.runtime.kube_cluster import KubeCluster
 from dgl_operator.runtime.service import Service
 
 

@@ -1,23 +1,73 @@
-"""`make bench`: dispatch beside DGL's pipeline, in one run, as ratios.
+"""`make bench`: performance beside the peers', in one run, as ratios. ONLY names one benchmark.
 
-DGL_TOOLS names the `tools` of a DGL 2.1 checkout and DGL_PYTHON a Python that runs them; without them
-only ours is measured, and the benchmark says so. BENCH_ARGS adds arguments (sizes, ranks, formats).
-Assignment has its own command, since it takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
+dispatch: beside DGL's pipeline. DGL_TOOLS names the `tools` of a DGL 2.1 checkout and DGL_PYTHON a Python
+that runs them; without them only ours is measured, and the benchmark says so.
+operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR names its binary. It brings
+the one-node cluster up unless KUBECONFIG names another.
+
+With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). Assignment has its own command, since it
+takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
 """
 
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from tests.cluster import other
+from tests.cluster.places import Places
+
+Prepare = Callable[[], Mapping[str, str]]
 
 
-def main() -> int:
-    """Run the benchmark; returns its exit code."""
-    argv = [sys.executable, "-m", "tests.benchmarks.dispatch_bench"]
-    for flag, variable in (("--dgl-tools", "DGL_TOOLS"), ("--dgl-python", "DGL_PYTHON")):
-        if value := os.environ.get(variable):
-            argv += [flag, value]
-    return subprocess.call([*argv, *shlex.split(os.environ.get("BENCH_ARGS", ""))])
+def main(env: Mapping[str, str] = os.environ) -> int:
+    """Run the benchmarks; returns the first exit code that is not 0."""
+    only, arguments = env.get("ONLY", ""), shlex.split(env.get("BENCH_ARGS", ""))
+    try:
+        names = chosen(only, arguments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    codes = []
+    for name in names:
+        module, prepare = BENCHMARKS[name]
+        argv = (sys.executable, "-m", f"tests.benchmarks.{module}", *arguments)
+        codes.append(subprocess.call(argv, env={**env, **prepare()}))
+    return next((code for code in codes if code), 0)
+
+
+def chosen(only: str, arguments: Sequence[str]) -> list[str]:
+    """The benchmarks to run.
+
+    Raises:
+        ValueError: there is none of this name, or the arguments would go to several.
+    """
+    if only and only not in BENCHMARKS:
+        raise ValueError(f"ONLY={only}: no such benchmark, expected one of {', '.join(BENCHMARKS)}")
+    if arguments and not only:
+        raise ValueError(f"BENCH_ARGS needs ONLY: arguments belong to one of {', '.join(BENCHMARKS)}")
+    return [only] if only else list(BENCHMARKS)
+
+
+def _nothing() -> Mapping[str, str]:
+    return {}
+
+
+def _cluster() -> Mapping[str, str]:
+    """Bring the one-node cluster up, unless the user names one; returns how to reach it."""
+    subprocess.run((sys.executable, "-m", "tests.cluster", "up"), check=True)
+    places = Places.here()
+    if other.given(places) is not None:
+        return {}
+    return {"KUBECONFIG": str(places.kubeconfig), "DGL_OPERATOR_AUDIT_LOG": str(places.audit_log)}
+
+
+BENCHMARKS: dict[str, tuple[str, Prepare]] = {
+    "dispatch": ("dispatch_bench", _nothing),
+    "operator": ("operator_bench", _cluster),
+}
+"""Name -> module below tests.benchmarks, and what is needed before."""
 
 
 if __name__ == "__main__":

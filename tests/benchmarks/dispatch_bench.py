@@ -28,6 +28,8 @@ from tests.benchmarks.dispatch_data import Size, generate
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
+PEER = ("DGL_TOOLS", "DGL_PYTHON")
+"""Variables that name the peer where no flag does."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="where input and output go (default: the temporary folder)"
     )
-    parser.add_argument("--dgl-tools", type=Path, help="`tools` of a DGL 2.1 checkout")
-    parser.add_argument("--dgl-python", type=Path, help="a Python with torch 2.2 and dgl 2.1")
+    tools, python = (Path(os.environ[name]) if os.environ.get(name) else None for name in PEER)
+    parser.add_argument("--dgl-tools", type=Path, default=tools, help="`tools` of a DGL 2.1 checkout")
+    parser.add_argument("--dgl-python", type=Path, default=python, help="a Python with torch 2.2 and dgl 2.1")
     return parser.parse_args(argv)
 
 

@@ -130,6 +130,7 @@ MODULE = {
             (("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),),
         ),
         Module("kind", "sigs.k8s.io/kind", (("kind", "sigs.k8s.io/kind"),)),
+        Module("kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),)),
     )
 }
 

@@ -15,7 +15,12 @@ from pathlib import Path
 from tests.cluster import builds, steps
 from tests.cluster.places import REPOSITORY, Places, project_version
 
-REGISTRY = "docker.io/dgloperator"
+PLACEHOLDER = "registry.example.org"
+"""The registry in our manifests, by which our own node has the images.
+
+A name reserved for documentation: an image that is missing there is never pulled from someone else.
+"""
+REGISTRY = f"{PLACEHOLDER}/dgloperator"
 BASE = "docker.io/library/debian:bookworm-slim"
 CONTENT_LABEL = "dgl-operator.content"
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}

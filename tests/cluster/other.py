@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.cluster import builds, commands, images, steps
 from tests.cluster.places import Places
 
-PUBLIC = "docker.io"
 REGISTRY = "DGL_OPERATOR_REGISTRY"
 
 
@@ -21,21 +20,21 @@ def given(places: Places) -> Path | None:
 
 def registry() -> str:
     """Return where the nodes get the project's images, as for the chart's `images.registry`."""
-    return (os.environ.get(REGISTRY) or PUBLIC).rstrip("/")
+    return (os.environ.get(REGISTRY) or images.PLACEHOLDER).rstrip("/")
 
 
 def pulled(text: str) -> str:
     """Return a text with the project's images under the names by which the nodes get them."""
-    return text.replace(images.REGISTRY, images.REGISTRY.replace(PUBLIC, registry()))
+    return text.replace(images.REGISTRY, images.REGISTRY.replace(images.PLACEHOLDER, registry()))
 
 
 def refuse_registry() -> None:
-    """Refuse a registry for our own node, which has its images from here under their public names.
+    """Refuse a registry for our own node, which has its images from here under the names in the manifests.
 
     Raises:
         StepError: one is named.
     """
-    if registry() != PUBLIC:
+    if registry() != images.PLACEHOLDER:
         raise steps.StepError(f"{REGISTRY}={registry()} is for a cluster that KUBECONFIG names")
 
 

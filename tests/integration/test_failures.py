@@ -60,7 +60,7 @@ def test_a_pod_lost_in_training_fails_the_job(operator: OperatorProcess, submit:
     reason, message = cause(job)
     assert reason == "PodLost"
     assert message.startswith(f"pod sage-{suffix} is")
-    job.await_pods("partitioner")
+    job.await_pods(*({"launcher", "partitioner"} - {suffix}))
 
 
 def test_a_pod_lost_while_the_operator_was_down_fails_the_job(
@@ -77,15 +77,18 @@ def test_a_pod_lost_while_the_operator_was_down_fails_the_job(
 
 
 def test_an_evicted_worker_fails_the_job_with_the_nodes_words(
-    operator: OperatorProcess, submit: Submit
+    operator: OperatorProcess, submit: Submit, api: ApiServer
 ) -> None:
     """And the clean-up applies (defect 7)."""
     job = submit().reach("Training")
 
     job.play("worker-1", "Failed", containers=[], reason="Evicted", message="The node was low on memory")
 
-    assert cause(job) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: The node was low on memory")
-    job.await_pods("partitioner", "worker-1")
+    assert cause(job) == ("Evicted", "pod sage-worker-1 was evicted: Evicted: The node was low on memory")
+    job.await_pods("launcher", "partitioner", "worker-1")
+    launcher = api.get(Kind.POD, job.namespace, f"{job.name}-launcher")
+    assert launcher is not None
+    assert launcher["spec"]["activeDeadlineSeconds"] == 1  # ended, and kept for its logs
 
 
 def test_an_image_that_cannot_be_pulled_is_shown_until_it_can(

@@ -1,12 +1,14 @@
 """Who may do what: jobs reach their own pods alone, and the operator never runs a command in any."""
 
+from functools import partial
+
 import pytest
 
 from dgl_operator.api import rbac
 from dgl_operator.runtime.kinds import Json
 from tests.integration.conftest import HOME, Submit
 from tests.support import audit
-from tests.support.api_client import ACCOUNT, ApiServer
+from tests.support.api_client import ACCOUNT, ApiServer, wait_for
 from tests.support.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
@@ -35,6 +37,11 @@ def may(api: ApiServer, namespace: str, account: str, verb: str, what: str, name
     return bool(answer["status"]["allowed"])
 
 
+def granted(api: ApiServer, namespace: str, account: str, pod: str) -> bool | None:
+    """Whether the account may run commands in a pod, None while it may not."""
+    return may(api, namespace, account, "create", "pods/exec", pod) or None
+
+
 def test_a_job_reaches_its_own_pods_and_no_other(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
@@ -45,6 +52,8 @@ def test_a_job_reaches_its_own_pods_and_no_other(
     assert submit_done
 
     launcher, partitioner = "other-launcher", "other-partitioner"
+    for account, pod in ((launcher, "other-worker-0"), (partitioner, launcher)):  # rights come after the pods
+        wait_for(f"rights of {account}", partial(granted, api, namespace, account, pod))
     for verb in ("get", "create"):
         assert may(api, namespace, launcher, verb, "pods/exec", "other-worker-0")
         assert may(api, namespace, partitioner, verb, "pods/exec", "other-launcher")
@@ -61,14 +70,14 @@ def test_a_job_reaches_its_own_pods_and_no_other(
 
 
 def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
-    operator: OperatorProcess, submit: Submit
+    operator: OperatorProcess, submit: Submit, namespace: str
 ) -> None:
     """Every request of the account is one that the rules name; pods/exec is none of them."""
     audit.log()
     submit().reach("Completed")
     operator.wait_idle()
 
-    used = _requests(USER)
+    used = _requests(namespace)
 
     assert used
     assert not [each for each in used if each[1].startswith("pods/exec")]
@@ -84,7 +93,7 @@ def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
 
 
 def test_every_list_and_watch_of_children_is_filtered_by_the_server(
-    operator: OperatorProcess, submit: Submit
+    operator: OperatorProcess, submit: Submit, namespace: str
 ) -> None:
     """Other people's pods never cross the wire (defect 17)."""
     audit.log()
@@ -92,7 +101,7 @@ def test_every_list_and_watch_of_children_is_filtered_by_the_server(
 
     looks = [
         event["requestURI"]
-        for event in audit.requests(USER)
+        for event in _of_this_test(namespace)
         if event["verb"] in ("list", "watch") and event["objectRef"]["resource"] != "dgljobs"
     ]
 
@@ -100,10 +109,15 @@ def test_every_list_and_watch_of_children_is_filtered_by_the_server(
     assert not [uri for uri in looks if "labelSelector=dgl-operator/job-name" not in uri]
 
 
-def _requests(user: str) -> set[tuple[str, str, str]]:
-    """(group, resource, verb) of all requests that the user made and that were allowed."""
+def _of_this_test(namespace: str) -> list[Json]:
+    """Requests of the operator in the test's namespace: other runs use the same account."""
+    return [event for event in audit.requests(USER) if event["objectRef"].get("namespace") == namespace]
+
+
+def _requests(namespace: str) -> set[tuple[str, str, str]]:
+    """(group, resource, verb) of all requests that the operator made and that were allowed."""
     found = set()
-    for event in audit.requests(user):
+    for event in _of_this_test(namespace):
         ref = event["objectRef"]
         name = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
         assert event.get("responseStatus", {}).get("code") != 403 or "quota" in str(event), event

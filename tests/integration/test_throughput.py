@@ -25,7 +25,7 @@ def test_fifty_jobs_have_their_pods_within_a_minute(
     for number in range(JOBS):
         submit(name=f"job-{number}")
 
-    wait_for("all pods", lambda: True if len(api.list(Kind.POD, namespace).items) == 2 * JOBS else None, 60)
+    wait_for("all pods", lambda: True if len(api.list(Kind.POD, namespace)) == 2 * JOBS else None, 60)
     wait_for("all phases", lambda: True if _pending(api, namespace) == JOBS else None, 60)
 
     seconds = seconds_since(start)
@@ -51,4 +51,4 @@ def test_a_job_of_two_hundred_workers_has_them_within_half_a_minute(
 
 
 def _pending(api: ApiServer, namespace: str) -> int:
-    return sum(job.get("status", {}).get("phase") == "Pending" for job in api.list(Kind.JOB, namespace).items)
+    return sum(job.get("status", {}).get("phase") == "Pending" for job in api.list(Kind.JOB, namespace))

@@ -1,8 +1,12 @@
 """What the operator's verbs mean to a real API server: nothing hits an object that was not meant."""
 
+import itertools
+import json
+
 import pytest
 
-from dgl_operator.runtime.cluster import AlreadyExists, Conflict, NotFound, Place
+from dgl_operator.runtime.cluster import AlreadyExists, Conflict, NotFound, Place, Refused
+from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Kind
 from tests.support.api_client import ApiServer
 from tests.support.jobs import a_template
@@ -94,9 +98,9 @@ def test_annotations_and_deletions_hit_the_pod_that_was_meant(api: ApiServer, na
     api.create(a_pod(namespace))
     other = Place(namespace, "pod", "another-uid")
 
-    annotated = api.annotate(Kind.POD, other, {"a": "1"})
+    annotated = api.mark(Kind.POD, other, {"annotations": {"a": "1"}})
     api.delete(Kind.POD, other)
-    gone = api.annotate(Kind.POD, Place(namespace, "nothing", "x"), {"a": "1"})
+    gone = api.mark(Kind.POD, Place(namespace, "nothing", "x"), {"annotations": {"a": "1"}})
     api.delete(Kind.POD, Place(namespace, "nothing", "x"))
 
     assert (annotated, gone) == (None, None)
@@ -104,20 +108,65 @@ def test_annotations_and_deletions_hit_the_pod_that_was_meant(api: ApiServer, na
     assert found is not None
     assert "annotations" not in found["metadata"]
     mine = Place(namespace, "pod", found["metadata"]["uid"])
-    assert api.annotate(Kind.POD, mine, {"a": "1"}) is not None
+    assert api.mark(Kind.POD, mine, {"annotations": {"a": "1"}}) is not None
     api.delete(Kind.POD, mine)
     assert api.get(Kind.POD, namespace, "pod") is None
 
 
 def test_lists_come_whole_in_pages(api: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filtered by the job label on the server."""
-    monkeypatch.setattr("dgl_operator.runtime.cluster.PAGE", 2)
+    monkeypatch.setattr("dgl_operator.runtime.kube_cluster.FIRST_PAGE", 2)
+    monkeypatch.setattr("dgl_operator.runtime.kube_cluster.LARGEST_PAGE", 2)
     for index in range(5):
         body = a_config_map(namespace)
         api.create({**body, "metadata": {**body["metadata"], "name": f"thing-{index}"}})
 
-    listing = api.list(Kind.CONFIG_MAP, namespace)
+    pages = list(api.pages(Kind.CONFIG_MAP, namespace))
 
-    assert [item["metadata"]["name"] for item in listing.items] == [f"thing-{index}" for index in range(5)]
-    assert {(item["kind"], item["apiVersion"]) for item in listing.items} == {("ConfigMap", "v1")}
-    assert listing.version >= max(int(item["metadata"]["resourceVersion"]) for item in listing.items)
+    items = [item for page in pages for item in page.items]
+    assert [item["metadata"]["name"] for item in items] == [f"thing-{index}" for index in range(5)]
+    assert {(item["kind"], item["apiVersion"]) for item in items} == {("ConfigMap", "v1")}
+    assert len(pages) == 3
+    assert pages[0].version >= max(int(item["metadata"]["resourceVersion"]) for item in items)
+
+
+def test_a_watch_brings_what_came_after_the_list(api: ApiServer, namespace: str) -> None:
+    """From the list's version on, the deletion included."""
+    (page,) = api.pages(Kind.CONFIG_MAP, namespace)
+    api.create(a_config_map(namespace, mine="1"))
+    api.call("DELETE", Kind.CONFIG_MAP.path(namespace, "thing"))
+
+    changes = itertools.islice(api.watch(Kind.CONFIG_MAP, namespace, page.version), 2)
+
+    assert [(change.type, change.item["metadata"]["name"]) for change in changes] == [
+        ("ADDED", "thing"),
+        ("DELETED", "thing"),
+    ]
+
+
+def test_a_mistyped_field_of_a_pod_is_refused_by_name(api: ApiServer, namespace: str) -> None:
+    """It was accepted and dropped (finding A9); by the rehearsal, too."""
+    pod = a_pod(namespace)
+    pod["spec"]["nodeselector"] = {"disk": "ssd"}
+
+    for rehearse in (True, False):
+        with pytest.raises(Refused, match=r'unknown field "spec\.nodeselector"') as caught:
+            api.create(pod, rehearse=rehearse)
+        assert caught.value.status == 400
+
+
+def test_an_object_of_nine_thousand_levels_is_listed_and_watched(api: ApiServer, namespace: str) -> None:
+    """The others with it (finding A1)."""
+    (page,) = api.pages(Kind.JOB, namespace)
+    body = a_played_job("deep")
+    body["spec"]["dglReplicaSpecs"]["Launcher"]["template"]["odd"] = "DEEP"
+    text = json.dumps(body).replace('"DEEP"', '{"a":' * 9_000 + "1" + "}" * 9_000)
+    api.post_text(Kind.JOB.path(namespace), text)
+    api.call("POST", Kind.JOB.path(namespace), a_played_job("plain"))
+
+    listed = api.list(Kind.JOB, namespace)
+    watched = list(itertools.islice(api.watch(Kind.JOB, namespace, page.version), 2))
+
+    assert [item["metadata"]["name"] for item in listed] == ["deep", "plain"]
+    assert [UNREADABLE in item for item in listed] == [True, False]
+    assert [change.item["metadata"]["name"] for change in watched] == ["deep", "plain"]

@@ -2,15 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 
 from dgl_operator.api import rbac
-from dgl_operator.runtime.cluster import KubeCluster, NotFound
+from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
+from dgl_operator.runtime.kube_cluster import KubeCluster
 
 T = TypeVar("T")
 ACCOUNT = "dgl-operator-under-test"
@@ -43,7 +44,17 @@ class ApiServer(KubeCluster):
         self, method: str, path: str, body: Json | None = None, content_type: str = "application/json"
     ) -> Json:
         """One request on a path; errors as `KubeCluster` raises them."""
-        return self._request(method, path, None, body, content_type)
+        return self._call(method, path, None, body, content_type)
+
+    def post_text(self, path: str, text: str) -> None:
+        """Create an object that Python could not write itself."""
+        url = f"{self._settings.host}{path}"
+        answer = self._pool.request("POST", url, body=text, headers={"Content-Type": "application/json"})
+        assert answer.status == 201, answer.data[:500]
+
+    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> tuple[Json, ...]:
+        """All pages of a list."""
+        return tuple(item for page in self.pages(kind, namespace, job) for item in page.items)
 
     def install_crd(self) -> None:
         """Apply the CRD of this checkout and wait until it is served."""
@@ -72,7 +83,7 @@ class ApiServer(KubeCluster):
         binding = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": ref, "subjects": [subject]}
         self.put(f"/apis/{group}/v1/clusterrolebindings", binding)
 
-    def running_operators(self) -> list[str]:
+    def running_operators(self) -> Sequence[str]:
         """Deployments of an operator that run pods, as `<namespace>/<name>`."""
         items = self.call("GET", "/apis/apps/v1/deployments")["items"]
         return [
@@ -117,11 +128,11 @@ class ApiServer(KubeCluster):
         """All jobs and children of the namespace by kind and name, those without a job label left out."""
         found = {}
         for kind in (*CHILDREN, Kind.JOB):
-            for item in self.list(kind, namespace).items:
+            for item in self.list(kind, namespace):
                 found[kind.value[0], item["metadata"]["name"]] = item
         return found
 
-    def events(self, namespace: str, job: str) -> list[Json]:
+    def events(self, namespace: str, job: str) -> Sequence[Json]:
         """The job's Events."""
         items = self.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
         return [item for item in items if _is_about(item, job)]
@@ -134,6 +145,6 @@ class ApiServer(KubeCluster):
 
     def _is_established(self, path: str) -> bool | None:
         # A CRD that was made this moment has `conditions: null`.
-        conditions: list[dict[str, Any]] = self.call("GET", path).get("status", {}).get("conditions") or []
+        conditions: Sequence[Json] = self.call("GET", path).get("status", {}).get("conditions") or []
         known = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
         return True if known else None

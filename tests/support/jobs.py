@@ -15,6 +15,8 @@ Json = dict[str, Any]
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 IMAGES = Images("watcher:v1", "kubectl:v1")
+IMAGE_FLAGS = ("--watcher-loop-image=watcher:v1", "--kubectl-download-image=kubectl:v1")
+"""The same on the operator's command line, where they are required."""
 DGLRUN = (
     "--graph-name",
     "graphsage",
@@ -134,15 +136,19 @@ def a_pod(
     *,
     index: int = 0,
     uid: str | None = None,
-    deleting: bool = False,
+    deleting: bool | str = False,
     owner: str | None = None,
     **status: Any,
 ) -> Json:
-    """A pod of the job as the API server stores it, rendered by the operator and reported by a kubelet."""
+    """A pod of the job as the API server stores it, rendered by the operator and reported by a kubelet.
+
+    `deleting` may be the time at which its grace period of 30 s ends.
+    """
     body = pods.pod(job, role, index, IMAGES)
     metadata = {**body["metadata"], "uid": uid or f"{body['metadata']['name']}-uid", "resourceVersion": "1"}
     if deleting:
-        metadata["deletionTimestamp"] = "2026-11-21T11:59:30Z"
+        metadata["deletionTimestamp"] = deleting if isinstance(deleting, str) else "2026-11-21T11:59:30Z"
+        metadata["deletionGracePeriodSeconds"] = 30 if isinstance(deleting, str) else 0
     if owner:
         metadata["ownerReferences"] = [{**metadata["ownerReferences"][0], "uid": owner}]
     return {**body, "metadata": metadata, "status": a_pod_status(phase, **status)}
@@ -160,7 +166,7 @@ def workers_of(job: DGLJob, phase: str = "Running", **status: Any) -> list[Json]
 
 def observed(job: DGLJob, *children: Json) -> Observed:
     """What is seen of the job when these are its children."""
-    return Observed.of(children, str(job.metadata["uid"]))
+    return Observed.of(children, str(job.metadata["uid"]), str(job.metadata["name"]))
 
 
 def a_child(body: Mapping[str, Any], uid: str, version: int = 1) -> Json:

@@ -4,15 +4,16 @@ It is no proof of server-side apply or RBAC: those are proved on a real API serv
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dgl_operator.runtime.cluster import (
     AlreadyExists,
+    Change,
     ClusterBusy,
     Conflict,
-    Listing,
     NotFound,
+    Page,
     Place,
     Refused,
 )
@@ -55,15 +56,20 @@ class MemoryCluster:
         """Delete an object as somebody else would."""
         return self.objects.pop((kind, namespace, name))
 
-    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
-        """See `Cluster`."""
+    def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
+        """See `Cluster`; all in one page."""
         self._read("list", kind, job or "*")
         found = [
             copy.deepcopy(item)
             for (of, place, _), item in self.objects.items()
             if of is kind and namespace in (None, place) and _is_listed(kind, item, job)
         ]
-        return Listing(tuple(found), self._version)
+        yield Page(tuple(found), self._version)
+
+    def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
+        """See `Cluster`; ends at once: a test brings the store what it wants to be seen."""
+        self._read("watch", kind, str(version))
+        yield from ()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """See `Cluster`."""
@@ -88,14 +94,21 @@ class MemoryCluster:
         self._note("apply", body)
         return self._store(_merged(actual, body))
 
-    def annotate(self, kind: Kind, place: Place, annotations: Mapping[str, str]) -> Json | None:
+    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
         """See `Cluster`."""
+        return self._change("mark", kind, place, {"metadata": metadata})
+
+    def stop(self, place: Place) -> Json | None:
+        """See `Cluster`; the pod's end is for the test to play."""
+        return self._change("stop", Kind.POD, place, {"spec": {"activeDeadlineSeconds": 1}})
+
+    def _change(self, verb: str, kind: Kind, place: Place, change: Json) -> Json | None:
         self._check_up()
         actual = self.objects.get((kind, place.namespace, place.name))
         if actual is None or actual["metadata"]["uid"] != place.uid:
             return None
-        self._note("annotate", actual)
-        return self._store(_merged(actual, {"metadata": {"annotations": dict(annotations)}}))
+        self._note(verb, actual)
+        return self._store(_merged(actual, change))
 
     def delete(self, kind: Kind, place: Place) -> None:
         """See `Cluster`."""

@@ -9,6 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.cluster.images import IMAGE
+from tests.cluster.other import pulled
 from tests.support.api_client import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,7 @@ class OperatorProcess:
         self._health, self._metrics = _free_ports()
         argv = [
             *(sys.executable, "-m", "dgl_operator", "--namespace", namespace, "--log-format", "plain"),
+            *(f"--{name}-image={pulled(IMAGE[name].tag)}" for name in ("watcher-loop", "kubectl-download")),
             *("--health-probe-bind-address", f"127.0.0.1:{self._health}"),
             *("--metrics-bind-address", f"127.0.0.1:{self._metrics}", *flags),
         ]
@@ -56,6 +59,11 @@ class OperatorProcess:
         """End it as the kubelet does; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(30)
+
+    @property
+    def pid(self) -> int:
+        """Its process ID."""
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:

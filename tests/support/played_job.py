@@ -66,7 +66,7 @@ class PlayedJob:
 
     def pods(self) -> set[str]:
         """Names of its pods."""
-        return {pod["metadata"]["name"] for pod in self.api.list(Kind.POD, self.namespace, self.name).items}
+        return {pod["metadata"]["name"] for pod in self.api.list(Kind.POD, self.namespace, self.name)}
 
     def play(self, suffix: str, phase: str, **given: Any) -> None:
         """Report a pod's status as its kubelet would."""

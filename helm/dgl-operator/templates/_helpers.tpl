@@ -35,6 +35,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* Full name of an image; takes a dict of `root` and `image`. */}}
 {{- define "dgl-operator.image" -}}
 {{- $registry := default .root.Values.images.registry .image.registry -}}
+{{- if not $registry -}}
+{{- fail "images.registry: expected the registry to which you pushed the images, got none; pass --set images.registry=HOST (see docs/howto/install.md)" -}}
+{{- end -}}
 {{- $tag := default (printf "v%s" .root.Chart.AppVersion) .image.tag -}}
 {{- printf "%s/%s:%s" $registry .image.repository $tag -}}
 {{- end -}}

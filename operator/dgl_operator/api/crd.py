@@ -63,7 +63,7 @@ def _version() -> Schema:
 COLUMNS = (
     ("Phase", "string", ".status.phase", 0, "Where the job stands."),
     ("Mode", "string", ".spec.partitionMode", 0, "How the graph is partitioned."),
-    ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready workers of the wanted ones."),
+    ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready/desired workers."),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the job was created."),
     ("Edge-Cut", "string", ".status.partition.edgeCut", 1, "Edges between two parts, of all edges."),
     (

@@ -1,8 +1,8 @@
 """What the operator may do: the one list, rendered into the ClusterRole (or the Roles) of the chart.
 
-Each verb is one that `runtime.cluster` or kopf uses, or one that a job's own Role grants: Kubernetes lets
-nobody grant what he does not hold, and the operator has neither `escalate` nor `bind`. A test holds the
-list to the verbs that the code uses.
+Each verb is one that `runtime.kube_cluster` uses, or one that a job's own Role grants: Kubernetes lets
+nobody grant a right that they do not hold, and the operator has neither `escalate` nor `bind`. A test
+compares the list with the verbs that the code uses.
 """
 
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ class Rule:
 
 
 RULES = (
-    Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch"), "follow the jobs"),
-    Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",), "say what is true of a job"),
+    Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch"), "watch the jobs"),
+    Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",), "write the status of the jobs"),
     Rule(
         names.GROUP,
         (f"{names.PLURAL}/finalizers",),
         ("update",),
-        "own pods that block the job's deletion, where admission asks for it",
+        "set owner references that block the job's deletion, where admission asks for it",
     ),
     Rule(
         "",
         ("pods",),
         ("get", "list", "watch", "create", "delete", "patch"),
-        "run the jobs; patch sets the annotation that makes the kubelet sync a ConfigMap",
+        "run the jobs; patch makes the kubelet sync a ConfigMap, ends a launcher but keeps its logs",
     ),
     Rule(
         "",
@@ -49,11 +49,13 @@ RULES = (
     Rule(
         "rbac.authorization.k8s.io",
         ("roles", "rolebindings"),
-        ("get", "list", "watch", "create", "patch"),
-        "let a launcher reach the pods of its own job and nothing else",
+        ("get", "list", "watch", "create", "patch", "delete"),
+        "grant a job's accounts rights over its own pods only, and revoke them when it has ended",
     ),
-    Rule("", ("pods/exec",), ("get", "create"), "held to be granted to launchers; never used"),
-    Rule("", ("events",), ("create",), "tell each step and each error"),
+    Rule(
+        "", ("pods/exec",), ("get", "create"), "granted to the accounts of jobs; never used by the operator"
+    ),
+    Rule("", ("events",), ("create",), "report each step and each error"),
 )
 
 

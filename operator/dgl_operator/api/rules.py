@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec
+from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, shown
 from dglrun.contract.names import MAX_JOB_NAME, Mode, Role
 
 SPECS = "spec.dglReplicaSpecs"
@@ -71,7 +71,7 @@ IMMUTABLE = ("partitionMode", "slotsPerWorker", "dglReplicaSpecs")
 """Fields of spec that describe what already runs: pods are not changed under a job, nor published files."""
 
 IMMUTABLE_CEL = "self == oldSelf"
-IMMUTABLE_MESSAGE = "cannot be changed after creation; delete the job and create it anew"
+IMMUTABLE_MESSAGE = "field is immutable; delete and recreate the job"
 
 
 def _one(role: Role) -> Rule:
@@ -109,7 +109,7 @@ RULES = (
         holds=lambda job: len(_name(job)) <= MAX_JOB_NAME and re.fullmatch(NAME, _name(job)) is not None,
         message=f"expected at most {MAX_JOB_NAME} lower-case letters, digits and '-', beginning with a letter"
         " and ending with a letter or digit, since the names and labels of the pods are made from it",
-        found=lambda job: f"{_name(job)!r} with {len(_name(job))} characters",
+        found=lambda job: f"{shown(_name(job))} with {len(_name(job))} characters",
         field=".metadata.name",
     ),
     Rule(
@@ -117,7 +117,7 @@ RULES = (
         cel=f"self.all(role, role in {ROLES})",
         holds=lambda job: not job.spec.dgl_replica_specs.unknown,
         message="expected only the roles " + ", ".join(role.value for role in Role),
-        found=lambda job: ", ".join(job.spec.dgl_replica_specs.unknown),
+        found=lambda job: ", ".join(map(shown, job.spec.dgl_replica_specs.unknown[:8])),
     ),
     Rule(
         at=SPECS,

@@ -5,6 +5,7 @@ beyond its types stands in `rules`, once for the API server (CEL) and once for t
 job is therefore never lost because a newer operator knows one rule more.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
@@ -23,8 +24,25 @@ MAX_WORKERS = 1000
 INT32_MAX = 2**31 - 1
 EXACT_MAX = 2**53
 """Largest count that every JSON reader keeps exactly; what a job reports beyond it is no count."""
+MAX_MESSAGE = 32_768
+"""Characters of a condition's message (metav1) and of the job's own."""
+MAX_REASON = 1024
+MAX_SHOWN = 200
+"""Characters of a found value that a message quotes."""
 PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
 RATIO = r"^[0-9]+(\.[0-9]+)?$"
+
+
+def shown(value: Any) -> str:
+    """Quote a found value for a message: on one line, long ones cut."""
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def mount_path(mount: Mapping[str, Any]) -> str:
+    """Return where a volumeMount mounts, in one spelling: no doubled and no trailing slash."""
+    path = str(mount.get("mountPath", ""))
+    return ("/" if path.startswith("/") else "") + "/".join(filter(None, path.split("/")))
 
 
 class InvalidJob(ValueError):
@@ -180,7 +198,7 @@ class ReplicaStatus(Model):
     failed: int = Field(default=0, ge=0)
     """Pods that failed, were evicted or were lost."""
     ready: str = "0/0"
-    """Ready pods of the wanted ones, as n/m."""
+    """Ready/desired pods, as n/m."""
 
 
 class Condition(Model):
@@ -190,9 +208,9 @@ class Condition(Model):
     """What is said, in CamelCase."""
     status: str = Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})
     """True, False or Unknown."""
-    reason: str = Field(min_length=1, max_length=1024)
+    reason: str = Field(min_length=1, max_length=MAX_REASON)
     """Why, in one CamelCase word."""
-    message: str = Field(default="", max_length=32768)
+    message: str = Field(default="", max_length=MAX_MESSAGE)
     """Why, for people."""
     last_transition_time: datetime
     """When status last changed."""
@@ -204,7 +222,7 @@ class Progress(Model):
     """What the job last reported of itself."""
 
     stage: str
-    """Partitioning, Delivering, Dispatching, Training or Collecting."""
+    """Partitioning, Delivering, Dispatching, Training, Collecting or Completed."""
     message: str = ""
     """Details for people, such as epoch and loss."""
     percent: int | None = Field(default=None, ge=0, le=100)
@@ -241,12 +259,12 @@ class PartitionStatus(Model):
 
 
 class JobStatus(Model):
-    """What is true of the job."""
+    """What the operator observed of the job."""
 
     phase: Phase | None = None
     """Pending, Starting, Partitioning, Partitioned or Training; finally Completed or Failed."""
-    message: str | None = Field(default=None, max_length=32768)
-    """What the job waits for, or why it failed: pod, container, exit code and last words."""
+    message: str | None = Field(default=None, max_length=MAX_MESSAGE)
+    """What the job waits for, or why it failed: pod, container, exit code and last log lines."""
     conditions: tuple[Condition, ...] = ()
     """Milestones, kept once reached."""
     replica_statuses: dict[str, ReplicaStatus] = Field(default_factory=dict)
@@ -263,6 +281,25 @@ class JobStatus(Model):
     """What the job last reported of itself."""
     partition: PartitionStatus | None = None
     """Quality of the partition."""
+
+
+def readable_status(status: Any) -> dict[str, Any]:
+    """Return what can be read of a stored status, as it is stored.
+
+    The API server takes what this model does not, such as a time in the year 0 that somebody else wrote;
+    that part is left out, and the job goes on with the rest.
+    """
+    found = dict(status) if isinstance(status, Mapping) else {}
+    while True:
+        try:
+            JobStatus.model_validate(found)
+        except ValidationError as error:
+            key, *inside = error.errors()[0]["loc"]
+            listed = found.pop(str(key), None)
+            if isinstance(listed, list) and inside:
+                found[str(key)] = [each for at, each in enumerate(listed) if at != inside[0]]
+        else:
+            return found
 
 
 class DGLJob(Model):
@@ -286,7 +323,12 @@ class DGLJob(Model):
 
 
 def _line(error: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+    where = ".".join(_step(part) for part in error["loc"])
     if error["type"] == "missing":
         return f"{where}: required, got nothing"
-    return f"{where}: {error['msg']}, got {error['input']!r}"
+    return f"{where}: {error['msg']}, got {shown(error['input'])}"
+
+
+def _step(part: str | int) -> str:
+    """One key of a path; a key that is no word, which may be long or have several lines, is quoted."""
+    return str(part) if isinstance(part, int) or re.fullmatch(r"[\w.$-]{1,100}", part) else shown(part)

@@ -20,9 +20,13 @@ WORKERS_READY = "WorkersReady"
 PARTITIONED = "Partitioned"
 LAUNCHER_STARTED = "LauncherStarted"
 BLOCKED = "Blocked"
+STALLED = "Stalled"
 REPORTED = "Reported"
 COMPLETED = "Completed"
 FAILED = "Failed"
+
+STOPPING_DEADLINE = 1
+"""`activeDeadlineSeconds` by which a pod is ended while its object and its logs stay."""
 
 _ORDER = tuple(Phase)
 
@@ -44,6 +48,8 @@ class Decision:
     Attributes:
         roles: Roles whose pods must exist; an absent one is created.
         drop: Pods to delete.
+        stop: Pods to end while their objects and logs stay.
+        lost: Names of pods that are needed and not seen.
     """
 
     phase: Phase
@@ -51,10 +57,12 @@ class Decision:
     facts: tuple[Fact, ...] = ()
     roles: frozenset[Role] = frozenset()
     drop: tuple[Pod, ...] = ()
+    stop: tuple[Pod, ...] = ()
+    lost: tuple[str, ...] = ()
 
-    def is_weighty(self, status: JobStatus) -> bool:
-        """Whether it ends the job or deletes something, so that it must rest on a fresh read."""
-        return bool(self.drop) or (self.phase.is_final and status.phase is not self.phase)
+    def needs_fresh_read(self, status: JobStatus) -> bool:
+        """Whether it ends the job or a pod, so that it must rest on a fresh read."""
+        return bool(self.drop or self.stop) or (self.phase.is_final and status.phase is not self.phase)
 
 
 def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
@@ -67,12 +75,40 @@ def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
     """
     if job.status.phase and job.status.phase.is_final:
         return clean_up(job, job.status.phase, seen)
+    seen = _expected(job, seen)
     facts = _milestones(job, seen, said)
     launcher = seen.one(Role.LAUNCHER)
     if launcher and launcher.succeeded:
-        return unblocked(_complete(facts), job.status)
-    if cause := first_failure(seen, _lost(job, seen, facts)):
-        return unblocked(_fail(_while_partitioning(job, cause, facts), facts), job.status)
+        return unblocked(_complete(facts, "the launcher's main container ended with exit code 0"), job.status)
+    if said.is_completed and _holds(facts, LAUNCHER_STARTED):
+        return _after_report(job, seen, said, facts)
+    return _unless_failed(job, seen, said, facts, _lost(job, seen, facts))
+
+
+def _expected(job: DGLJob, seen: Observed) -> Observed:
+    """Leave out pods that the mode or the number of workers does not give, whoever made them."""
+    expected = {name for role in Role for name in wanted(job, role)}
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.name in expected))
+
+
+def _after_report(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Decision:
+    """Decide after the run has reported that all is done: only a failure of the launcher itself counts.
+
+    The launcher may still run, be evicted with the workers, or be gone by the time of this look.
+    """
+    launcher = seen.one(Role.LAUNCHER)
+    if launcher is None or launcher.ended_with_zero:
+        return unblocked(_complete(facts, "the run reported that it had succeeded"), job.status)
+    alone = replace(seen, pods=(launcher,))
+    return replace(_unless_failed(job, alone, said, facts, ()), roles=frozenset())
+
+
+def _unless_failed(
+    job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...], lost: tuple[str, ...]
+) -> Decision:
+    if cause := first_failure(seen, lost):
+        failed = _fail(_while_partitioning(job, cause, facts), facts)
+        return replace(unblocked(failed, job.status), lost=lost)
     return _go_on(job, seen, said, facts)
 
 
@@ -89,16 +125,47 @@ def reached(status: JobStatus, condition: str) -> bool:
 
 
 def clean_up(job: DGLJob, phase: Phase, seen: Observed) -> Decision:
-    """Apply `cleanPodPolicy` to an ended job, and change nothing else.
+    """Apply `cleanPodPolicy` to an ended job.
 
-    Running deletes every pod that has not stopped (sidecars count), All every pod, None none.
+    Running deletes every pod that has not stopped (sidecars count), All every pod, None none. Of a failed
+    job Running ends a launcher that has run instead of deleting it: its logs say how the failure looked
+    from the training.
     """
     policy = job.spec.clean_pod_policy
     doomed = () if policy is CleanPodPolicy.NONE else seen.pods
     if policy is CleanPodPolicy.RUNNING:
         doomed = tuple(pod for pod in seen.pods if not pod.stopped)
-    drop = tuple(pod for pod in doomed if not pod.deleting)
-    return Decision(phase, job.status.message or "", drop=drop)
+    doomed = tuple(pod for pod in doomed if not pod.deleting)
+    keeps_logs = phase is Phase.FAILED and policy is CleanPodPolicy.RUNNING
+    kept = tuple(pod for pod in doomed if keeps_logs and pod.role is Role.LAUNCHER and pod.begun)
+    return Decision(
+        phase,
+        job.status.message or "",
+        _after_end(job, seen),
+        drop=tuple(pod for pod in doomed if pod not in kept),
+        stop=tuple(pod for pod in kept if pod.active_deadline != STOPPING_DEADLINE),
+    )
+
+
+def ended(decision: Decision, job: DGLJob, left: Observed) -> Decision:
+    """Say of an ended job what is so when its clean-up is done.
+
+    Args:
+        decision: How the job ends or has ended.
+        job: The job.
+        left: Its children without the pods that the clean-up deletes.
+    """
+    facts = _after_end(job, left)
+    known = {fact.type for fact in facts}
+    return replace(decision, facts=(*(each for each in decision.facts if each.type not in known), *facts))
+
+
+def _after_end(job: DGLJob, seen: Observed) -> tuple[Fact, ...]:
+    """WorkersReady goes with the workers, so that it never contradicts their number."""
+    is_known = any(condition.type == WORKERS_READY for condition in job.status.conditions)
+    if not is_known or _ready(seen) == len(wanted(job, Role.WORKER)):
+        return ()
+    return (Fact(WORKERS_READY, False, "JobEnded", "the job has ended"),)
 
 
 def wanted(job: DGLJob, role: Role) -> tuple[str, ...]:
@@ -120,8 +187,8 @@ def _while_partitioning(job: DGLJob, cause: Failure, facts: tuple[Fact, ...]) ->
     )
 
 
-def _complete(facts: tuple[Fact, ...]) -> Decision:
-    done = Fact(COMPLETED, True, "LauncherSucceeded", "the launcher's main container ended with exit code 0")
+def _complete(facts: tuple[Fact, ...], why: str) -> Decision:
+    done = Fact(COMPLETED, True, "LauncherSucceeded", why)
     return Decision(Phase.COMPLETED, "training finished", (*facts, done))
 
 
@@ -147,9 +214,25 @@ def blocked(decision: Decision, problem: Problem) -> Decision:
 
 def unblocked(decision: Decision, status: JobStatus) -> Decision:
     """Withdraw an earlier hindrance."""
-    if not reached(status, BLOCKED):
+    return _withdrawn(decision, status, BLOCKED)
+
+
+def stalled(decision: Decision, reason: str, message: str) -> Decision:
+    """Say that the operator met a bug of its own or an object that it cannot read."""
+    facts = tuple(fact for fact in decision.facts if fact.type != STALLED)
+    stall = Fact(STALLED, True, reason, message)
+    return replace(decision, message=f"{reason}: {message}", facts=(*facts, stall))
+
+
+def unstalled(decision: Decision, status: JobStatus) -> Decision:
+    """Withdraw `Stalled` after a look that went well."""
+    return _withdrawn(decision, status, STALLED)
+
+
+def _withdrawn(decision: Decision, status: JobStatus, condition: str) -> Decision:
+    if not reached(status, condition):
         return decision
-    return replace(decision, facts=(*decision.facts, Fact(BLOCKED, False, "Resolved")))
+    return replace(decision, facts=(*decision.facts, Fact(condition, False, "Resolved")))
 
 
 def _milestones(job: DGLJob, seen: Observed, said: Report) -> tuple[Fact, ...]:
@@ -203,7 +286,8 @@ def _holds(facts: Iterable[Fact], condition: str) -> bool:
 
 
 def _is_past_partitioning(said: Report) -> bool:
-    return said.stage in (report.STAGE_DISPATCHING, report.STAGE_TRAINING, report.STAGE_COLLECTING)
+    later = (report.STAGE_DISPATCHING, report.STAGE_TRAINING, report.STAGE_COLLECTING, report.STAGE_COMPLETED)
+    return said.stage in later
 
 
 def _ready(seen: Observed) -> int:
@@ -268,7 +352,7 @@ def _later(old: Phase | None, new: Phase) -> Phase:
 def _doing(job: DGLJob, phase: Phase, seen: Observed) -> str:
     everyone = len(wanted(job, Role.WORKER))
     return {
-        Phase.PENDING: "waiting for a node to take the pods",
+        Phase.PENDING: "waiting for pods to be scheduled",
         Phase.STARTING: "pods are starting",
         Phase.PARTITIONING: "the graph is being partitioned",
         Phase.PARTITIONED: f"waiting for the workers, {_ready(seen)} of {everyone} are Ready",

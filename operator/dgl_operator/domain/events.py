@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dgl_operator.api.v1alpha1 import Condition, JobStatus, Phase
-from dgl_operator.domain.decide import ACCEPTED, BLOCKED, FAILED, REPORTED, WORKERS_READY
+from dgl_operator.domain.decide import ACCEPTED, BLOCKED, FAILED, REPORTED, STALLED, WORKERS_READY
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -29,8 +29,8 @@ def _find(status: JobStatus, kind: str) -> Condition | None:
 
 
 def _of_phase(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
-    if new.phase is None or new.phase is old.phase:
-        return ()
+    if new.phase in (None, old.phase, Phase.PENDING):
+        return ()  # `Accepted` or what blocks the job says what there is to say of Pending
     if new.phase is Phase.FAILED:
         cause = _find(new, FAILED)
         return (Event(WARNING, cause.reason if cause else "Failed", cause.message if cause else ""),)
@@ -41,8 +41,8 @@ def _of_condition(new: Condition, old: Condition | None) -> Event | None:
     if old and (old.status, old.reason) == (new.status, new.reason):
         return None
     is_true = new.status == "True"
-    if new.type in (BLOCKED, REPORTED):
-        return _of_hindrance(new, is_true is (new.type == BLOCKED))
+    if new.type in (BLOCKED, STALLED, REPORTED):
+        return _of_hindrance(new, is_true is (new.type != REPORTED))
     if new.type == ACCEPTED and is_true:
         return Event(WARNING if new.message else NORMAL, ACCEPTED, new.message or "the job is valid")
     if new.type == WORKERS_READY and is_true:
@@ -53,8 +53,6 @@ def _of_condition(new: Condition, old: Condition | None) -> Event | None:
 def _of_hindrance(new: Condition, is_bad: bool) -> Event | None:
     if is_bad:
         return Event(WARNING, new.reason, new.message)
-    return (
-        Event(NORMAL, f"{new.type}{new.reason}", new.message or "the job goes on")
-        if new.type == BLOCKED
-        else None
-    )
+    if new.type == REPORTED:
+        return None
+    return Event(NORMAL, f"{new.type}{new.reason}", new.message or "the job continues")

@@ -1,4 +1,4 @@
-"""The first cause: which of a job's pods failed, and in which words.
+"""The root cause: which of a job's pods failed first, and how the status says it.
 
 Failures spread: a dead partitioner ends the launcher's watcher, a lost worker ends dglrun. The launcher
 is therefore named only when no other pod failed or was lost before it.
@@ -21,7 +21,7 @@ _NODES_REASONS = ("DeadlineExceeded", "OutOf", "UnexpectedAdmissionError", "Node
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the job failed: a CamelCase reason and the pod, container, exit code and last words."""
+    """Why the job failed: a CamelCase reason and the pod, container, exit code and last log lines."""
 
     reason: str
     message: str
@@ -30,7 +30,7 @@ class Failure:
 
 
 def first_failure(seen: Observed, lost: Iterable[str]) -> Failure | None:
-    """Return the first cause, None while all is well.
+    """Return the root cause, None while all is well.
 
     Args:
         seen: The job's pods.
@@ -72,16 +72,16 @@ def _time(failure: Failure) -> float:
 def _lost(name: str, seen: Observed) -> Failure:
     pod = next((pod for pod in seen.pods if pod.name == name), None)
     if pod and pod.disruption:
-        return Failure("Evicted", f"pod {name} was taken away: {pod.disruption}", name)
+        return _evicted(pod, pod.main_end.at if pod.main_end else None)
     how = "is being deleted" if pod else "is gone"
-    return Failure("PodLost", f"pod {name} {how}; what it held cannot be restored", name)
+    return Failure("PodLost", f"pod {name} {how}; its local data is lost", name)
 
 
-def _taken_away(pod: Pod, at: datetime | None) -> Failure:
+def _evicted(pod: Pod, at: datetime | None) -> Failure:
     """The node's own reasons are no eviction: it refused the pod, or the user's deadline passed."""
     if pod.disruption.startswith(_NODES_REASONS):
         return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at)
-    return Failure("Evicted", f"pod {pod.name} was taken away: {pod.disruption}", pod.name, at)
+    return Failure("Evicted", f"pod {pod.name} was evicted: {pod.disruption}", pod.name, at)
 
 
 def _unpullable(pod: Pod) -> Failure:
@@ -99,7 +99,9 @@ def _failed(pod: Pod) -> Failure:
     end = pod.main_end if pod.main_end and pod.main_end.exit_code else pod.first_failure
     at = end.at if end else None
     if pod.disruption:
-        return _taken_away(pod, at)
+        return _evicted(pod, at)
+    if pod.ended_with_zero:  # deletion is all else that interrupts a pod
+        return Failure("PodLost", f"pod {pod.name} is being deleted; its local data is lost", pod.name, at)
     if end is None:
         return Failure("PodFailed", f"pod {pod.name} failed; the node reported no container's end", pod.name)
     return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at)

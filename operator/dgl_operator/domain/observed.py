@@ -1,14 +1,17 @@
 """What is seen of a job's children, read once into values, so that no decision digs in nested dictionaries.
 
 Containers are judged one by one: a pod with sidecars stays Running after its main container has ended,
-and ends Failed when a sidecar does (pod phase, KEP-753).
+and ends Failed when a sidecar does (pod phase, KEP-753). Reads raw and `reduced` objects alike. What a pod
+is in the job follows from its name, which nobody can change, and never from its labels.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dgl_operator.domain import fields
 from dglrun.contract import names
 from dglrun.contract.address import ipv4
 from dglrun.contract.names import Role
@@ -23,7 +26,10 @@ _BLOCKING = {
 }
 """Reasons of a waiting container that may pass -> the reason we report (the first two alternate)."""
 
-_LAST_WORDS = 2048
+_EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
+"""Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
+
+_LAST_LINES = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
 
 
@@ -59,7 +65,10 @@ class Pod:
         all_ended: Whether every container has ended and none of the init containers (native sidecars) runs.
             The kubelet says so a second or two before it gives the pod its final phase.
         first_failure: The first container that ended non-zero, init containers included.
-        disruption: Why Kubernetes took the pod away (eviction, preemption, lost node), "" if it did not.
+        disruption: Why Kubernetes ended the pod (eviction, preemption, lost node), "" if it did not.
+        interrupted: Whether the pod was being evicted, deleted or ended at the time when its main container
+            ended, so that an exit code of 0 only says how it took the signal.
+        active_deadline: `activeDeadlineSeconds`, None without one.
         invalid_image: The kubelet's message about an image name that can never be pulled.
         problem: What the pod waits for, if that is more than time.
     """
@@ -78,14 +87,21 @@ class Pod:
     all_ended: bool = False
     first_failure: Ended | None = None
     disruption: str = ""
+    interrupted: bool = False
+    active_deadline: int | None = None
     invalid_image: str = ""
     problem: Problem | None = None
     config_hash: str | None = None
 
     @property
-    def succeeded(self) -> bool:
-        """Whether the main container ended with 0, whatever sidecars do."""
+    def ended_with_zero(self) -> bool:
+        """Whether the main container ended with 0, whatever sidecars do and whatever the cause was."""
         return self.main_end.exit_code == 0 if self.main_end else self.phase == "Succeeded"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the main container ended with 0 of itself."""
+        return self.ended_with_zero and not self.interrupted
 
     @property
     def failed(self) -> bool:
@@ -100,25 +116,28 @@ class Pod:
 
 @dataclass(frozen=True)
 class Observed:
-    """All children of one job that carry its UID.
+    """All children of one job that carry its UID and a name that it gives.
 
     Attributes:
         pods: Sorted by role and integer index.
-        objects: The other children by (kind, name), as the API server stores them.
+        objects: The other children by (kind, name), as they are stored.
     """
 
     pods: tuple[Pod, ...] = ()
     objects: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, children: Iterable[Mapping[str, Any]], uid: str) -> "Observed":
-        """Sort the children of the job with this UID; what another owner has is not seen."""
+    def of(cls, children: Iterable[Mapping[str, Any]], uid: str, job_name: str) -> "Observed":
+        """Sort the children of the job with this UID and name; all others are ignored."""
         own = [child for child in children if controller_uid(child) == uid]
-        pods = [_pod(child) for child in own if child["kind"] == "Pod"]
-        others = {
-            (child["kind"], child["metadata"]["name"]): child for child in own if child["kind"] != "Pod"
-        }
-        return cls(tuple(sorted(pods, key=lambda pod: (pod.role.value, pod.index))), others)
+        pods = [found for child in own if child["kind"] == "Pod" and (found := pod_of(child, job_name))]
+        return cls.from_pods(pods, [child for child in own if child["kind"] != "Pod"])
+
+    @classmethod
+    def from_pods(cls, pods: Iterable[Pod], others: Iterable[Mapping[str, Any]]) -> "Observed":
+        """Put together what has been read of a job's pods, and its other children."""
+        objects = {(child["kind"], _name(child)): child for child in others}
+        return cls(tuple(sorted(pods, key=lambda pod: (pod.role.value, pod.index))), objects)
 
     def of_role(self, role: Role) -> tuple[Pod, ...]:
         """Pods of one role in the order of their index."""
@@ -130,89 +149,119 @@ class Observed:
 
     def report(self, name: str) -> Mapping[str, str]:
         """Data of the report ConfigMap, empty while there is none."""
-        return self.objects.get(("ConfigMap", name), {}).get("data") or {}
+        return fields.mapping(self.objects.get(("ConfigMap", name), {}).get("data"))
 
 
 def controller_uid(child: Mapping[str, Any]) -> str | None:
     """UID of the controller that owns the object, None without one."""
-    owners = child["metadata"].get("ownerReferences") or ()
-    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
+    owners = fields.items(fields.mapping(child.get("metadata")).get("ownerReferences"))
+    return next((fields.text(owner.get("uid")) for owner in owners if owner.get("controller") is True), None)
 
 
-def _pod(raw: Mapping[str, Any]) -> Pod:
-    metadata, status = raw["metadata"], raw.get("status") or {}
-    labels = metadata.get("labels") or {}
-    main = _by_name(status.get("containerStatuses")).get(_main_container(raw), {})
-    everyone = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+def pod_of(raw: Mapping[str, Any], job_name: str) -> Pod | None:
+    """Read a pod of the job; None for a name that the job gives to no pod."""
+    place = names.role_of(job_name, _name(raw))
+    return _pod(raw, *place) if place else None
+
+
+def _name(child: Mapping[str, Any]) -> str:
+    return fields.text(fields.mapping(child.get("metadata")).get("name"))
+
+
+def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
+    metadata, status = fields.mapping(raw.get("metadata")), fields.mapping(raw.get("status"))
+    containers = fields.items(status.get("containerStatuses"))
+    main = _by_name(containers).get(_main_container(raw), {})
+    everyone = [*fields.items(status.get("initContainerStatuses")), *containers]
     return Pod(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        role=Role(labels[names.LABEL_REPLICA_TYPE]),
-        index=_index(labels.get(names.LABEL_INDEX, "0")),
-        phase=status.get("phase") or "Pending",
-        ip=ipv4(status),
+        name=_name(raw),
+        uid=fields.text(metadata.get("uid")),
+        role=role,
+        index=index,
+        phase=fields.text(status.get("phase")) or "Pending",
+        ip=_ipv4(status),
         ready=_condition(status, "Ready").get("status") == "True",
-        deleting="deletionTimestamp" in metadata,
+        deleting=fields.text(metadata.get("deletionTimestamp")) != "",
         begun=any(_has_run(container) for container in everyone),
         main_started=_has_run(main),
         main_end=_end(main),
         all_ended=_all_ended(raw, status),
         first_failure=_first_failure(everyone),
         disruption=_disruption(status),
+        interrupted=_interrupted(raw, status, main),
+        active_deadline=fields.whole(_spec(raw).get("activeDeadlineSeconds")),
         invalid_image=_invalid_image(everyone),
-        problem=_problem(metadata["name"], status, everyone),
-        config_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_CONFIG_HASH),
+        problem=_problem(_name(raw), status, everyone),
+        config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
     )
+
+
+def _annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(fields.mapping(raw.get("metadata")).get("annotations"))
+
+
+def _spec(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(raw.get("spec"))
+
+
+def _containers(raw: Mapping[str, Any]) -> list[str]:
+    listed = fields.items(_spec(raw).get("containers"))
+    return [fields.text(each.get("name")) for each in listed]
 
 
 def _main_container(raw: Mapping[str, Any]) -> str:
     """Name of the main container as it was rendered; webhooks may have put theirs before it."""
-    annotations = raw["metadata"].get("annotations") or {}
-    return str(annotations.get(names.ANNOTATION_MAIN) or raw["spec"]["containers"][0]["name"])
+    return fields.text(_annotations(raw).get(names.ANNOTATION_MAIN)) or next(iter(_containers(raw)), "")
 
 
-def _by_name(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
-    return {status["name"]: status for status in statuses or ()}
+def _ipv4(status: Mapping[str, Any]) -> str | None:
+    """The pod's IPv4 address; the API server takes spellings such as 010.0.0.1 that nobody here could use."""
+    known = {"podIPs": fields.items(status.get("podIPs")), "podIP": fields.text(status.get("podIP"))}
+    try:
+        return ipv4(known)
+    except ValueError:
+        return None
+
+
+def _by_name(statuses: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {fields.text(status.get("name")): status for status in statuses}
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((found for found in status.get("conditions") or () if found.get("type") == kind), {})
+    found = fields.items(status.get("conditions"))
+    return next((each for each in found if each.get("type") == kind), {})
+
+
+def _state(container: Mapping[str, Any], state: str) -> Mapping[str, Any] | None:
+    found = fields.mapping(container.get("state")).get(state)
+    return found if isinstance(found, Mapping) else None
 
 
 def _has_run(container: Mapping[str, Any]) -> bool:
-    state = container.get("state") or {}
-    return bool(
-        state.get("running")
-        or state.get("terminated")
-        or (container.get("lastState") or {}).get("terminated")
-    )
+    before = fields.mapping(container.get("lastState")).get("terminated")
+    now = _state(container, "running"), _state(container, "terminated")
+    return isinstance(before, Mapping) or any(state is not None for state in now)
 
 
 def _end(container: Mapping[str, Any]) -> Ended | None:
-    terminated = (container.get("state") or {}).get("terminated")
-    if not terminated:
+    terminated = _state(container, "terminated")
+    if terminated is None:
         return None
-    finished = terminated.get("finishedAt")
     return Ended(
-        container=container["name"],
-        exit_code=int(terminated.get("exitCode", 0)),
-        reason=terminated.get("reason") or "",
-        message=str(terminated.get("message") or "").strip()[-_LAST_WORDS:],
-        at=datetime.fromisoformat(finished) if finished else None,
+        container=fields.text(container.get("name")),
+        exit_code=fields.whole(terminated.get("exitCode")) or 0,
+        reason=fields.text(terminated.get("reason")),
+        message=fields.text(terminated.get("message")).strip()[-_LAST_LINES:],
+        at=fields.time(terminated.get("finishedAt")),
     )
 
 
 def _all_ended(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    known = _by_name(status.get("containerStatuses"))
-    inits = status.get("initContainerStatuses") or ()
-    is_running = any((each.get("state") or {}).get("running") for each in inits)
-    named = {*known, *(each["name"] for each in raw["spec"]["containers"])}
-    return not is_running and all(_end(known.get(name, {})) for name in named)
-
-
-def _index(label: str) -> int:
-    """A worker's index; 0 for other roles, whatever their label says."""
-    return int(label) if label.isascii() and label.isdigit() else 0
+    known = _by_name(fields.items(status.get("containerStatuses")))
+    inits = fields.items(status.get("initContainerStatuses"))
+    is_running = any(_state(each, "running") is not None for each in inits)
+    named = {*known, *_containers(raw)}
+    return bool(named) and not is_running and all(_end(known.get(name, {})) for name in named)
 
 
 def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
@@ -223,33 +272,73 @@ def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
 def _disruption(status: Mapping[str, Any]) -> str:
     target = _condition(status, "DisruptionTarget")
     if target.get("status") == "True":
-        return f"{target.get('reason')}: {target.get('message') or ''}".rstrip(": ")
-    if status.get("phase") == "Failed" and status.get("reason"):
-        return f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")
-    return ""
+        return _said(target)
+    return _said(status) if status.get("phase") == "Failed" and status.get("reason") else ""
 
 
-def _waiting(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (container.get("state") or {}).get("waiting") or {}
+def _said(holder: Mapping[str, Any]) -> str:
+    return f"{fields.text(holder.get('reason'))}: {fields.text(holder.get('message'))}".strip(": ")
+
+
+def _waiting(container: Mapping[str, Any]) -> tuple[str, str]:
+    """Reason and message of a waiting container."""
+    waiting = _state(container, "waiting") or {}
+    return fields.text(waiting.get("reason")), fields.text(waiting.get("message"))
 
 
 def _invalid_image(containers: Iterable[Mapping[str, Any]]) -> str:
-    bad = (found for found in containers if _waiting(found).get("reason") == "InvalidImageName")
-    return next((f"container {found['name']}: {_waiting(found).get('message') or ''}" for found in bad), "")
+    for container in containers:
+        reason, message = _waiting(container)
+        if reason == "InvalidImageName":
+            return f"container {fields.text(container.get('name'))}: {message}"
+    return ""
 
 
 def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Problem | None:
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        return Problem(
-            scheduled.get("reason") or "Unschedulable", f"pod {name}: {scheduled.get('message') or ''}"
-        )
+        reason, message = fields.text(scheduled.get("reason")), fields.text(scheduled.get("message"))
+        return Problem(reason or "Unschedulable", f"pod {name}: {message}")
     for container in containers:
-        waiting = _waiting(container)
-        if reason := _BLOCKING.get(waiting.get("reason", "")):
-            return Problem(
-                reason, f"pod {name}, container {container['name']}: {waiting.get('message') or reason}"
-            )
-    if status.get("podIP") and ipv4(status) is None:
-        return Problem("NoIPv4Address", f"pod {name} has the address {status['podIP']}; DGL speaks IPv4 only")
+        waiting, message = _waiting(container)
+        if reason := _BLOCKING.get(waiting, ""):
+            where = f"pod {name}, container {fields.text(container.get('name'))}"
+            return Problem(reason, f"{where}: {message or reason}")
+    if (address := fields.text(status.get("podIP"))) and _ipv4(status) is None:
+        return Problem("NoIPv4Address", f"pod {name} has the address {address}; DGL uses IPv4 only")
     return None
+
+
+def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mapping[str, Any]) -> bool:
+    """Whether something began to end the pod not later than its main container ended.
+
+    Times have whole seconds. A cause in the same second counts as earlier, and so does one where a time is
+    missing: a run that was cut short must not pass for a success.
+    """
+    end = _end(main)
+    if end is None and status.get("phase") != "Succeeded":
+        return False
+    ended = end.at.timestamp() if end and end.at else math.inf
+    return any(begun <= ended for begun in _interruptions(raw, status))
+
+
+def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
+    """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
+    metadata, target = fields.mapping(raw.get("metadata")), _condition(status, "DisruptionTarget")
+    if fields.text(metadata.get("deletionTimestamp")):
+        yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
+    if target.get("status") == "True":
+        yield _shifted(target.get("lastTransitionTime"), 0)
+    elif status.get("phase") == "Failed" and status.get("reason") in _EVICTIONS:
+        yield -math.inf
+    if status.get("phase") == "Failed" and status.get("reason") == "DeadlineExceeded":
+        yield _shifted(status.get("startTime"), _seconds(_spec(raw), "activeDeadlineSeconds"))
+
+
+def _shifted(time: Any, seconds: int) -> float:
+    found = fields.time(time)
+    return found.timestamp() + seconds if found else -math.inf
+
+
+def _seconds(holder: Mapping[str, Any], key: str) -> int:
+    return fields.whole(holder.get(key)) or 0

@@ -7,6 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dgl_operator.api.v1alpha1 import PartitionStatus, Progress
+from dgl_operator.domain import fields
 from dglrun.contract import report
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -28,6 +29,11 @@ class Report:
         """The stage that dglrun is in, None before it said so."""
         return self.progress.stage if self.progress else None
 
+    @property
+    def is_completed(self) -> bool:
+        """Whether the run has said that it succeeded, the last thing that it says."""
+        return self.stage == report.STAGE_COMPLETED
+
 
 def read(data: Mapping[str, str]) -> Report:
     """Read the ConfigMap's data; what is malformed is left out and named."""
@@ -40,11 +46,11 @@ def read(data: Mapping[str, str]) -> Report:
 
 
 def _parse(model: type[ModelT], key: str, data: Mapping[str, str], problems: list[str]) -> ModelT | None:
-    text = data.get(key, "").strip()
+    text = fields.text(data.get(key)).strip()
     if not text:
         return None
     if len(text.encode()) > MAX_BYTES:
-        problems.append(f"{key}: expected at most {MAX_BYTES} bytes, got {len(text.encode())}")
+        problems.append(f"{key}: expected at most {MAX_BYTES} bytes, got more")
         return None
     try:
         return model.model_validate_json(text)

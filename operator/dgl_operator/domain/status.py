@@ -1,10 +1,18 @@
 """The status that a decision amounts to: one value, compared with the last one and written only on change."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dgl_operator.api.v1alpha1 import Condition, DGLJob, JobStatus, ReplicaStatus
-from dgl_operator.domain.decide import Decision, Fact, wanted
+from dgl_operator.api.v1alpha1 import (
+    MAX_MESSAGE,
+    MAX_REASON,
+    Condition,
+    DGLJob,
+    JobStatus,
+    ReplicaStatus,
+)
+from dgl_operator.domain.decide import LAUNCHER_STARTED, PARTITIONED, Decision, Fact, reached, wanted
 from dgl_operator.domain.observed import Observed, Pod
 from dgl_operator.domain.report import Report
 from dglrun.contract.names import Role
@@ -22,6 +30,8 @@ def next_status(
 ) -> JobStatus:
     """Return the status after the decision; equal to `old` when nothing changed.
 
+    Every text is cut to what its field takes: no status is refused for a length.
+
     Args:
         old: The last written status.
         generation: `metadata.generation` that was decided on.
@@ -34,7 +44,7 @@ def next_status(
     conditions = _merged(old.conditions, decision.facts, generation, now)
     new = JobStatus(
         phase=decision.phase,
-        message=decision.message,
+        message=_cut(decision.message),
         conditions=conditions,
         replica_statuses=dict(replicas),
         start_time=old.start_time or now,
@@ -47,20 +57,54 @@ def next_status(
     return new if new == old else new.model_copy(update={"last_reconcile_time": now})
 
 
+def irrevocable(old: JobStatus, decision: Decision) -> bool:
+    """Whether a milestone is reached with this look.
+
+    Such a status has to be written before anything more is provided: the pod that shows the milestone may
+    be gone at the next look.
+    """
+    milestones = (LAUNCHER_STARTED, PARTITIONED)
+    return any(
+        fact.is_true and fact.type in milestones and not reached(old, fact.type) for fact in decision.facts
+    )
+
+
+def is_minor(old: JobStatus, new: JobStatus) -> bool:
+    """Whether the two differ in counts, progress and the wording of messages alone.
+
+    Such a change may be written late. A new phase, milestone, reason or generation is never minor.
+    """
+    return _outline(old) == _outline(new)
+
+
+def _outline(status: JobStatus) -> JobStatus:
+    """The status without what changes with every pod event."""
+    conditions = tuple(each.model_copy(update={"message": ""}) for each in status.conditions)
+    return status.model_copy(
+        update={
+            "conditions": conditions,
+            "message": None,
+            "replica_statuses": {},
+            "progress": None,
+            "partition": None,
+            "last_reconcile_time": None,
+        }
+    )
+
+
 def count(job: DGLJob, seen: Observed) -> dict[str, ReplicaStatus]:
     """Count the pods of each role that the mode has, as they are now."""
-    return {
-        role.value: _count(seen.of_role(role), len(wanted(job, role))) for role in Role if wanted(job, role)
-    }
+    names = {role: frozenset(wanted(job, role)) for role in Role}
+    return {role.value: _count(seen.of_role(role), known) for role, known in names.items() if known}
 
 
-def _count(pods: Iterable[Pod], everyone: int) -> ReplicaStatus:
+def _count(pods: Iterable[Pod], known: frozenset[str]) -> ReplicaStatus:
     tally = dict.fromkeys(("pending", "starting", "running", "succeeded", "failed"), 0)
     ready = 0
-    for pod in pods:
+    for pod in (each for each in pods if each.name in known):
         tally[_state(pod)] += 1
         ready += pod.ready and not pod.deleting
-    return ReplicaStatus(**tally, ready=f"{ready}/{everyone}")
+    return ReplicaStatus(**tally, ready=f"{ready}/{len(known)}")
 
 
 def _state(pod: Pod) -> str:
@@ -89,8 +133,18 @@ def _condition(old: Condition | None, fact: Fact, generation: int, now: datetime
     return Condition(
         type=fact.type,
         status=status,
-        reason=fact.reason,
-        message=fact.message,
+        reason=_reason(fact.reason),
+        message=_cut(fact.message),
         last_transition_time=since,
         observed_generation=generation,
     )
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+
+
+def _reason(reason: str) -> str:
+    """A reason that metav1.Condition takes: a CamelCase word, whatever the API server or a kubelet said."""
+    word = re.sub(r"[^A-Za-z0-9_,:]", "", reason)[:MAX_REASON].strip(",:").lstrip("0123456789_,:")
+    return word or "Unknown"

@@ -4,12 +4,14 @@ Each problem is one line: where, what was expected, what was found. A job is che
 created for it, so that a mistake costs seconds and not a partitioning.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from dgl_operator.api import quantity, rules
-from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec
+from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, mount_path, shown
+from dgl_operator.domain import shapes
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -18,6 +20,10 @@ UNSUPPORTED = "PartitionModeUnsupported"
 
 SUPPORTED_MODES = frozenset(Mode)
 """The switch for the modes whose back ends are in the image; a job of another mode fails at once."""
+
+MAX_PROBLEMS = 50
+"""Named at once; nobody reads more of them, and a template may have a hundred thousand."""
+_MAX_DIGITS = 9
 
 _OUR_MOUNTS = (names.CONFIG_DIR, names.KUBE_DIR)
 _OUR_VOLUMES = (names.VOLUME_CONFIG, names.VOLUME_KUBE)
@@ -28,9 +34,16 @@ _ENV_PREFIX = "DGL_OPERATOR_"
 
 
 def problems(job: DGLJob) -> tuple[str, ...]:
-    """Return all that is wrong with the job, empty for a good one."""
-    broken = rules.violations(job) or tuple(_shapes(job))
-    return broken or tuple([*_partitions(job), *_each_role(job)])
+    """Return what is wrong with the job, empty for a good one.
+
+    The shape comes first, since the other checks rely on it. Of very many problems the first are named.
+    """
+    checks: Sequence[Callable[[DGLJob], Iterable[str]]] = (
+        rules.violations,
+        _shapes,
+        lambda job: (*_partitions(job), *_each_role(job)),
+    )
+    return next((found for check in checks if (found := tuple(islice(check(job), MAX_PROBLEMS)))), ())
 
 
 def unsupported(job: DGLJob, modes: frozenset[Mode] = SUPPORTED_MODES) -> str | None:
@@ -43,7 +56,7 @@ def unsupported(job: DGLJob, modes: frozenset[Mode] = SUPPORTED_MODES) -> str | 
 
 
 def warnings(job: DGLJob) -> tuple[str, ...]:
-    """Return what the user answers for himself."""
+    """Return what remains the user's responsibility."""
     found = []
     for role in (Role.LAUNCHER, Role.PARTITIONER):
         spec = job.spec.dgl_replica_specs.of(role)
@@ -56,63 +69,11 @@ def warnings(job: DGLJob) -> tuple[str, ...]:
 
 
 def _shapes(job: DGLJob) -> Iterator[str]:
-    """Where a template is no PodTemplateSpec: the API server stores what it does not know unchecked."""
+    """Where a template is no PodTemplateSpec: the API server stores what the CRD does not type unchecked."""
     for role in Role:
         spec = job.spec.dgl_replica_specs.of(role)
-        if spec is None:
-            continue
-        where = f"{rules.SPECS}.{role.value}.template"
-        for key, value in (("spec", spec.template.get("spec")), ("metadata", spec.template.get("metadata"))):
-            if not isinstance(value, Mapping | type(None)):
-                yield f"{where}.{key}: expected an object, got {value!r}"
-        yield from _list_shapes(f"{where}.spec", _pod(spec), ("containers", "initContainers", "volumes"))
-        for container in spec.containers:
-            inside = f"{where}.spec.containers[{container['name']}]"
-            yield from _list_shapes(inside, container, ("env", "ports", "volumeMounts"))
-            yield from _word_shapes(inside, container)
-            yield from _object_shapes(inside, container)
-        yield from _object_shapes(f"{where}.spec", _pod(spec))
-        for init in _init(spec):
-            yield from _object_shapes(f"{where}.spec.initContainers[{init.get('name')}]", init)
-        metadata = spec.template.get("metadata")
-        for key, value in metadata.items() if isinstance(metadata, Mapping) else ():
-            if key in ("labels", "annotations") and not isinstance(value, Mapping | type(None)):
-                yield f"{where}.metadata.{key}: expected an object, got {value!r}"
-
-
-def _list_shapes(where: str, parent: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
-    for key in keys:
-        found = parent.get(key) or []
-        if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-            yield f"{where}.{key}: expected a list of objects, got {found!r}"
-        elif key != "ports" and not all(isinstance(each.get("name"), str) for each in found):
-            yield f"{where}.{key}: expected a name in each, got {found!r}"
-
-
-def _word_shapes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("command", "args"):
-        found = container.get(key) or []
-        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            yield f"{where}.{key}: expected a list of strings, got {found!r}"
-
-
-def _object_shapes(where: str, holder: Mapping[str, Any]) -> Iterator[str]:
-    """Of a pod spec or a container; a key that was left blank is null there, and no mistake."""
-    for key in ("securityContext", "resources"):
-        if not isinstance(holder.get(key), Mapping | type(None)):
-            yield f"{where}.{key}: expected an object, got {holder[key]!r}"
-    resources = holder.get("resources")
-    if not isinstance(resources, Mapping):
-        return
-    for key in ("limits", "requests"):
-        found = resources.get(key)
-        if not isinstance(found, Mapping | type(None)):
-            yield f"{where}.resources.{key}: expected amounts by name, got {found!r}"
-
-
-def _init(spec: ReplicaSpec) -> list[Mapping[str, Any]]:
-    found = _pod(spec).get("initContainers")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+        if spec is not None:
+            yield from shapes.template(f"{rules.SPECS}.{role.value}.template", spec.template)
 
 
 def _partitions(job: DGLJob) -> Iterator[str]:
@@ -134,7 +95,8 @@ def _num_partitions(container: Mapping[str, Any]) -> int | None:
     own = argv[: argv.index("--")] if "--" in argv else argv
     values = [after for word, after in zip(own, [*own[1:], ""], strict=True) if word == "--num-partitions"]
     values += [word.partition("=")[2] for word in own if word.startswith("--num-partitions=")]
-    return int(values[-1]) if values and values[-1].isdecimal() else None
+    is_number = bool(values) and values[-1].isdecimal() and len(values[-1]) <= _MAX_DIGITS
+    return int(values[-1]) if is_number else None
 
 
 def _each_role(job: DGLJob) -> Iterator[str]:
@@ -145,32 +107,36 @@ def _each_role(job: DGLJob) -> Iterator[str]:
         where = f"{rules.SPECS}.{role.value}.template.spec"
         for check in _CHECKS:
             yield from (f"{where}{line}" for line in check(role, spec))
-        yield from (f"{where}{line}" for line in _volumes(spec, job.spec.partition_mode))
+        for of_mode in (_container_names, _volumes):
+            yield from (f"{where}{line}" for line in of_mode(spec, job.spec.partition_mode))
 
 
 def _restart_policy(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
-    found = _pod(spec).get("restartPolicy", "Never")
-    if found != "Never":
-        yield f".restartPolicy: expected Never, since a restarted container has lost its work, got {found}"
+    found = _pod(spec).get("restartPolicy")
+    if found not in (None, "Never"):
+        why = "since a restarted container has lost its work"
+        yield f".restartPolicy: expected Never, {why}, got {shown(found)}"
 
 
 def _host_names(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
     for key in ("hostname", "subdomain", "setHostnameAsFQDN"):
         if found := _pod(spec).get(key):
-            yield f".{key}: expected nothing, since the operator gives pods their names, got {found}"
+            yield f".{key}: expected nothing, since the operator gives pods their names, got {shown(found)}"
 
 
 def _environment(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
     for entry in spec.main.get("env") or ():
-        name = str(entry.get("name"))
-        if name.startswith(_ENV_PREFIX):
-            yield f".containers[0].env: expected no {_ENV_PREFIX}*, which the operator sets, got {name}"
+        if entry["name"].startswith(_ENV_PREFIX):
+            found = shown(entry["name"])
+            yield f".containers[0].env: expected no {_ENV_PREFIX}*, which the operator sets, got {found}"
 
 
-def _init_containers(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
-    for container in _pod(spec).get("initContainers") or ():
-        if container.get("name") in _OUR_INIT_CONTAINERS:
-            yield f".initContainers: expected a name that the operator does not use, got {container['name']}"
+def _container_names(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
+    """Names are unique in a pod, and the partitioner has those of the worker."""
+    for key in ("containers", "initContainers") if mode.has_workers else ():
+        for container in _pod(spec).get(key) or ():
+            if container["name"] in _OUR_INIT_CONTAINERS:
+                yield f".{key}: expected a name that the operator does not use, got {container['name']}"
 
 
 def _ports(role: Role, spec: ReplicaSpec) -> Iterator[str]:
@@ -179,25 +145,25 @@ def _ports(role: Role, spec: ReplicaSpec) -> Iterator[str]:
     ours = (names.DGL_PORT_NAME, names.DGL_PORT)
     for index, container in enumerate(spec.containers):
         for port in container.get("ports") or ():
-            if port.get("protocol", "TCP") != "TCP" or (index == 0 and _port(port) == ours):
+            if (port.get("protocol") or "TCP") != "TCP" or (index == 0 and _port(port) == ours):
                 continue
             if port.get("containerPort") == names.DGL_PORT or port.get("name") == names.DGL_PORT_NAME:
                 yield (
                     f".containers[{index}].ports: expected {names.DGL_PORT} ({names.DGL_PORT_NAME}) free for "
-                    f"DGL's server, got {port.get('containerPort')} ({port.get('name', 'unnamed')})"
+                    f"DGL's server, got {port.get('containerPort')} ({port.get('name') or 'unnamed'})"
                 )
 
 
 def _port(port: Mapping[str, Any]) -> tuple[str, int | None]:
-    return (port.get("name", names.DGL_PORT_NAME), port.get("containerPort"))
+    return (port.get("name") or names.DGL_PORT_NAME, port.get("containerPort"))
 
 
 def _volumes(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
     """Ours must not meet the user's; without workers a pod has but /dev/shm of us."""
-    mounted = {path_of(mount): mount.get("name") for mount in spec.main.get("volumeMounts") or ()}
+    mounted = {mount_path(mount): mount["name"] for mount in spec.main.get("volumeMounts") or ()}
     for path in _OUR_MOUNTS:
         if path in mounted and mode.has_workers:
-            yield f".containers[0].volumeMounts: expected {path} free, got {mounted[path]}"
+            yield f".containers[0].volumeMounts: expected {path} free, got {shown(mounted[path])}"
     for volume in _pod(spec).get("volumes") or ():
         name = volume.get("name")
         if name in _OUR_VOLUMES and mode.has_workers:
@@ -209,11 +175,6 @@ def _volumes(spec: ReplicaSpec, mode: Mode) -> Iterator[str]:
             yield f".volumes: expected {name} mounted at {place} or another name, got it elsewhere"
 
 
-def path_of(mount: Mapping[str, Any]) -> str:
-    """The mount's path without a trailing slash."""
-    return str(PurePosixPath(str(mount.get("mountPath", ""))))
-
-
 def _pod(spec: ReplicaSpec) -> Mapping[str, Any]:
     found = spec.template.get("spec")
     return found if isinstance(found, Mapping) else {}
@@ -221,19 +182,19 @@ def _pod(spec: ReplicaSpec) -> Mapping[str, Any]:
 
 def _quantities(_role: Role, spec: ReplicaSpec) -> Iterator[str]:
     for where, holder in ((".containers[0]", spec.main), ("", _pod(spec))):
-        for key, resources in (holder.get("resources") or {}).items():
-            for name, amount in resources.items() if isinstance(resources, Mapping) else ():
+        for key in ("limits", "requests"):
+            amounts = (holder.get("resources") or {}).get(key) or {}
+            for name, amount in amounts.items():
                 try:
                     quantity.parse(amount)
                 except quantity.QuantityError as error:
-                    yield f"{where}.resources.{key}[{name}]: {error}"
+                    yield f"{where}.resources.{key}[{name if len(name) <= 100 else shown(name)}]: {error}"
 
 
 _CHECKS: Sequence[Callable[[Role, ReplicaSpec], Iterator[str]]] = (
     _restart_policy,
     _host_names,
     _environment,
-    _init_containers,
     _ports,
     _quantities,
 )

@@ -1,5 +1,8 @@
 """What a job's own pods may do: the least that works, by the names of this job's objects alone.
 
+Rights come last, when the pods that they name exist and are the job's own: a job may be named so that the
+names of its pods are those of a StatefulSet.
+
 Exec over WebSocket is an HTTP GET, which API servers before 1.35 authorise as `get` on pods/exec; later
 ones and SPDY ask for `create`. kubectl reads the pod before it execs into it.
 """
@@ -13,26 +16,34 @@ from dglrun.contract.names import Role
 RBAC = "rbac.authorization.k8s.io"
 
 
-def of_launcher(job: DGLJob) -> list[Json]:
-    """Return ServiceAccount, Role and RoleBinding of the launcher.
+def accounts(job: DGLJob) -> list[Json]:
+    """Return the ServiceAccounts, which have to exist before their pods."""
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity.metadata(job, name)}
+        for name in _accounts(job)
+    ]
 
-    It watches the partitioner and the workers and runs commands in the workers. In a Skip job it may
-    report, and nothing else.
+
+def rights(job: DGLJob, own_pods: frozenset[str]) -> list[Json]:
+    """Return the Roles and RoleBindings that can be given at this moment.
+
+    Args:
+        job: A valid job.
+        own_pods: Names of pods that exist and are owned by the job. A rule never names another pod, since
+            one of that name may belong to somebody else.
     """
-    name, mode = identity.job_name(job), job.spec.partition_mode
-    worker = job.spec.dgl_replica_specs.worker
-    workers = list(names.workers(name, worker.replicas)) if worker and mode.has_workers else []
-    watched = [*workers, names.partitioner(name)] if mode.has_partitioner else workers
-    rules = [_rule("pods", watched, "get", "list", "watch"), _rule("pods/exec", workers, "get", "create")]
-    return _account(job, names.launcher(name), rules if workers else [])
-
-
-def of_partitioner(job: DGLJob) -> list[Json]:
-    """Return ServiceAccount, Role and RoleBinding of the partitioner, which delivers into the launcher."""
     name = identity.job_name(job)
-    target = [names.launcher(name)]
-    rules = [_rule("pods", target, "get"), _rule("pods/exec", target, "get", "create")]
-    return _account(job, names.partitioner(name), rules)
+    rules = {names.launcher(name): _of_launcher(job, own_pods)}
+    if job.spec.partition_mode.has_partitioner:
+        rules[names.partitioner(name)] = _of_partitioner(job, own_pods)
+    report = _rule("configmaps", [names.report(name)], "get", "patch")
+    return [body for account, found in rules.items() if found is not None
+            for body in _granted(job, account, [*found, report])]  # fmt: skip
+
+
+def rights_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of what `rights` may give, in the order in which it is taken away."""
+    return tuple((kind, name) for name in _accounts(job) for kind in ("RoleBinding", "Role"))
 
 
 def account_name(job: DGLJob, role: Role) -> str:
@@ -41,12 +52,41 @@ def account_name(job: DGLJob, role: Role) -> str:
     return names.launcher(name) if role is Role.LAUNCHER else names.partitioner(name)
 
 
-def _account(job: DGLJob, name: str, rules: list[Json]) -> list[Json]:
-    report = _rule("configmaps", [names.report(identity.job_name(job))], "get", "patch")
+def _accounts(job: DGLJob) -> tuple[str, ...]:
+    name = identity.job_name(job)
+    partitioner = (names.partitioner(name),) if job.spec.partition_mode.has_partitioner else ()
+    return (names.launcher(name), *partitioner)
+
+
+def _of_launcher(job: DGLJob, own_pods: frozenset[str]) -> list[Json] | None:
+    """Rules on pods of the launcher, None while it needs no right at all.
+
+    It watches the partitioner and the workers and runs commands in the workers. These come all at once, so
+    that the Role of a thousand workers changes twice at most. In a Skip job it may report, nothing else.
+    """
+    name, mode = identity.job_name(job), job.spec.partition_mode
+    if not mode.has_workers:
+        return [] if names.launcher(name) in own_pods else None
+    worker = job.spec.dgl_replica_specs.worker
+    wanted = names.workers(name, worker.replicas) if worker else ()
+    workers = list(wanted) if own_pods.issuperset(wanted) else []
+    watched = [*workers, *({names.partitioner(name)} & own_pods if mode.has_partitioner else ())]
+    rules = [_rule("pods", watched, "get", "list", "watch")] if watched else None
+    return [*rules, _rule("pods/exec", workers, "get", "create")] if rules and workers else rules
+
+
+def _of_partitioner(job: DGLJob, own_pods: frozenset[str]) -> list[Json] | None:
+    """Rules on pods of the partitioner, which delivers into the launcher."""
+    target = names.launcher(identity.job_name(job))
+    if target not in own_pods:
+        return None
+    return [_rule("pods", [target], "get"), _rule("pods/exec", [target], "get", "create")]
+
+
+def _granted(job: DGLJob, name: str, rules: list[Json]) -> list[Json]:
     metadata = identity.metadata(job, name)
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [*rules, report]},
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",

@@ -1,70 +1,55 @@
-"""All that must be there for a job at one moment: objects to apply, and pods to create where they lack."""
+"""All that must be there for a job at one moment, in the three groups in which it is made.
 
-from dataclasses import dataclass
+Objects come first, since pods mount the ConfigMap and run under the accounts; then pods; rights last, on
+pods that are known to be the job's own.
+"""
 
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import access, config, network, pods
+from dgl_operator.render import access, config, network
+from dgl_operator.render import pods as rendered
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
 from dgl_operator.render.settings import Images
 from dglrun.contract.names import Role
 
 
-@dataclass(frozen=True)
-class Desired:
-    """The wanted objects.
-
-    Attributes:
-        objects: In the order in which they must come: pods mount the ConfigMap and use the accounts.
-        pods: In the order in which they are created; the launcher first.
-    """
-
-    objects: tuple[Json, ...]
-    pods: tuple[Json, ...]
-
-
 def objects(job: DGLJob, addresses: Addresses) -> tuple[Json, ...]:
-    """Return everything but the pods; a Skip job has its report and the right to write it."""
-    mode = job.spec.partition_mode
-    found = [config.report(job), *access.of_launcher(job)]
-    if mode.has_workers:
+    """Return the ConfigMaps, ServiceAccounts and the Service; a Skip job has its report and one account."""
+    found = [config.report(job), *access.accounts(job)]
+    if job.spec.partition_mode.has_workers:
         found = [config.config_map(job, addresses), *found, network.service(job)]
-    if mode.has_partitioner:
-        found += access.of_partitioner(job)
     return tuple(found)
 
 
-def pods_of(
+def pods(
     job: DGLJob, roles: frozenset[Role], images: Images, present: frozenset[str] = frozenset()
 ) -> tuple[Json, ...]:
-    """Return the pods of the roles, each ready to be created, but for those that are present by name."""
-    order = (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)
-    return tuple(
-        pods.pod(job, role, index, images)
-        for role in order
-        if role in roles
-        for index in range(_replicas(job, role))
-        if pods.name_of(job, role, index) not in present
-    )
-
-
-def desired(
-    job: DGLJob,
-    roles: frozenset[Role],
-    addresses: Addresses,
-    images: Images,
-    present: frozenset[str] = frozenset(),
-) -> Desired:
-    """Return all that must be there.
+    """Return the pods of the roles, each ready to be created; the launcher first.
 
     Args:
         job: A valid job.
         roles: Roles whose pods must exist.
-        addresses: Addresses of the pods that have one.
         images: Images of the init containers.
         present: Names of pods that exist and need no rendering.
     """
-    return Desired(objects(job, addresses), pods_of(job, roles, images, present))
+    order = (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)
+    return tuple(
+        rendered.pod(job, role, index, images)
+        for role in order
+        if role in roles
+        for index in range(_replicas(job, role))
+        if rendered.name_of(job, role, index) not in present
+    )
+
+
+def rights(job: DGLJob, own_pods: frozenset[str]) -> tuple[Json, ...]:
+    """Return the Roles and RoleBindings that name pods in `own_pods` only: pods of the job that exist."""
+    return tuple(access.rights(job, own_pods))
+
+
+def rights_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of each object of `rights`, to be deleted when the job has ended."""
+    return access.rights_names(job)
 
 
 def _replicas(job: DGLJob, role: Role) -> int:

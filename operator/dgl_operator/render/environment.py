@@ -23,15 +23,16 @@ def of_watcher(job: DGLJob, file: str, mode: str, expected: int) -> list[Json]:
     Its deadline for pods that never appear is off: a pod may wait for hours for a node or an image, and the
     operator, which sees that, says so in the job's status and fails the job when a pod is lost.
     """
-    return _list(
-        {
-            env.WATCHER_NAMESPACE: identity.namespace(job),
-            env.WATCHER_FILE: f"{names.CONFIG_DIR}/{file}",
-            env.WATCHER_MODE: mode,
-            env.WATCHER_EXPECTED: str(expected),
-            env.WATCHER_APPEAR_TIMEOUT: "0",
-        }
-    )
+    values = {
+        env.WATCHER_NAMESPACE: identity.namespace(job),
+        env.WATCHER_FILE: f"{names.CONFIG_DIR}/{file}",
+        env.WATCHER_MODE: mode,
+        env.WATCHER_EXPECTED: str(expected),
+        env.WATCHER_APPEAR_TIMEOUT: "0",
+    }
+    if file == names.PARTFILE:
+        values[env.WATCHER_PODS] = names.partitioner(identity.job_name(job))
+    return _list(values)
 
 
 def _of_job(job: DGLJob) -> dict[str, str]:

@@ -17,11 +17,14 @@ def with_defaults(mapping: Mapping[str, Any], defaults: Mapping[str, Any]) -> Js
 def with_items(
     mapping: Mapping[str, Any], key: str, items: Iterable[Mapping[str, Any]], by: str = "name"
 ) -> Json:
-    """Append to the list at `key`; an item whose `by` is there already replaces the old one in place."""
-    merged: dict[Any, Json] = {item[by]: dict(item) for item in mapping.get(key) or ()}
-    for item in items:
-        merged[item[by]] = dict(item)
-    return {**mapping, key: list(merged.values())} if merged else dict(mapping)
+    """Append to the list at `key`; an item whose `by` is there already replaces the old one in place.
+
+    What the user wrote twice stays twice: the last variable wins, and of two volumes the API server tells.
+    """
+    ours = {item[by]: dict(item) for item in items}
+    users = [ours.pop(item[by], dict(item)) for item in mapping.get(key) or ()]
+    merged = [*users, *ours.values()]
+    return {**mapping, key: merged} if merged else dict(mapping)
 
 
 def with_first(mapping: Mapping[str, Any], key: str, items: Iterable[Mapping[str, Any]]) -> Json:

@@ -6,8 +6,17 @@ Pods are created and never applied: what a template says is fixed once the pod i
 from collections.abc import Mapping
 from typing import Any
 
-from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import access, config, containers, environment, identity, merge, resources, template
+from dgl_operator.api.v1alpha1 import DGLJob, mount_path
+from dgl_operator.render import (
+    access,
+    config,
+    environment,
+    identity,
+    init_containers,
+    merge,
+    pod_templates,
+    resources,
+)
 from dgl_operator.render.merge import Json
 from dgl_operator.render.settings import Images
 from dglrun.contract import names
@@ -32,7 +41,7 @@ def pod(job: DGLJob, role: Role, index: int, images: Images) -> Json:
     Raises:
         LookupError: the job has no such role.
     """
-    source = template.of(job, role)
+    source = pod_templates.of(job, role)
     name = name_of(job, role, index)
     return {
         "apiVersion": "v1",
@@ -79,7 +88,7 @@ def _spec(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], images:
         "name": names.VOLUME_DATASET,
         "mountPath": names.DATASET_DIR,
     }
-    own = containers.of(job, role, users, dataset, images)
+    own = init_containers.of(job, role, users, dataset, images)
     shape = merge.with_first(shape, "initContainers", own)
     mounts = _mounts(job, role, users)
     shape = merge.with_items(shape, "volumes", _volumes(job, mounts, users))
@@ -110,16 +119,16 @@ def _main(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], mounts:
 def _has_port(main: Mapping[str, Any]) -> bool:
     ours = (names.DGL_PORT, "TCP")
     return any(
-        (port.get("containerPort"), port.get("protocol", "TCP")) == ours for port in main.get("ports") or ()
+        (port.get("containerPort"), port.get("protocol") or "TCP") == ours for port in main.get("ports") or ()
     )
 
 
 def _mounts(job: DGLJob, role: Role, users: Mapping[str, Any]) -> list[Json]:
     """Return our mounts of the main container; the dataset and /dev/shm give way to the user's own."""
     has_workers = job.spec.partition_mode.has_workers
-    found = [containers.CONFIG_MOUNT] if has_workers else []
+    found = [init_containers.CONFIG_MOUNT] if has_workers else []
     if has_workers and role is not Role.WORKER:
-        found.append(containers.KUBE_MOUNT)
+        found.append(init_containers.KUBE_MOUNT)
     if has_workers and role is Role.LAUNCHER and not _mount_at(users, names.DATASET_DIR):
         found.append({"name": names.VOLUME_DATASET, "mountPath": names.DATASET_DIR})
     if (role is not Role.LAUNCHER or not has_workers) and not _mount_at(users, names.SHM_DIR):
@@ -140,6 +149,6 @@ def _volumes(job: DGLJob, mounts: list[Json], users: Mapping[str, Any]) -> list[
 
 def _mount_at(pod: Mapping[str, Any], path: str) -> Json | None:
     for mount in pod["containers"][0].get("volumeMounts") or ():
-        if str(mount.get("mountPath", "")).rstrip("/") == path:
+        if mount_path(mount) == path:
             return dict(mount)
     return None

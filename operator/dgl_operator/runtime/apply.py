@@ -1,21 +1,27 @@
 """Makes the cluster hold what is wanted: creates what lacks, applies what differs, leaves what is foreign."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
-from dgl_operator.domain.observed import Observed, Problem, controller_uid
+from dgl_operator.domain.observed import Observed, Pod, Problem, controller_uid
 from dgl_operator.domain.validate import INVALID_SPEC
-from dgl_operator.runtime.cluster import AlreadyExists, Cluster, Conflict, Refused
+from dgl_operator.runtime.cluster import AlreadyExists, Cluster, ClusterBusy, Conflict, Place, Refused
+from dgl_operator.runtime.is_applied import is_met
 from dgl_operator.runtime.kinds import Json, Kind
-from dgl_operator.runtime.match import is_met
-from dgl_operator.runtime.settings import POD_CREATORS
+from dgl_operator.runtime.settings import PARALLEL_CALLS
 from dgl_operator.runtime.store import Store
+from dglrun.contract import names
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 _INVALID = (400, 422)
 """The template cannot be read as a pod (a text where a number belongs), or is no valid one; or an admission
 policy denies it, which has the same codes and another text."""
 _DENIALS = ('admission webhook "', "ValidatingAdmissionPolicy '", "does not support dry run")
+_ONE_BY_ONE = 3
+"""So few quick calls are made one after the other: threads would cost more than they save."""
 
 
 class Applier:
@@ -24,7 +30,6 @@ class Applier:
     def __init__(self, cluster: Cluster, store: Store) -> None:
         self._cluster = cluster
         self._store = store
-        self._creators = ThreadPoolExecutor(POD_CREATORS, thread_name_prefix="create")
 
     def objects(self, wanted: Iterable[Json], seen: Observed, uid: str) -> Problem | None:
         """Create or correct objects in their order; stops at the first that cannot be had."""
@@ -34,23 +39,62 @@ class Applier:
                 return problem
         return None
 
+    def rights(self, wanted: Sequence[Json], seen: Observed, uid: str) -> Problem | None:
+        """Create or correct Roles side by side, then the RoleBindings, which need them.
+
+        The API server takes a tenth of a second for each, to look whether we hold what we grant.
+        """
+        for kind in (Kind.ROLE, Kind.ROLE_BINDING):
+            bodies = [body for body in wanted if Kind.of(body) is kind]
+            found = in_parallel(lambda body: self.objects([body], seen, uid), bodies, one_by_one=1)
+            if problem := next((each for each in found if each), None):
+                return problem
+        return None
+
     def pods(self, wanted: Iterable[Json], uid: str) -> Problem | None:
         """Create pods side by side; returns the first problem in their order."""
-        bodies = list(wanted)
-        if len(bodies) == 1:
-            return self._create(bodies[0], uid)
-        return next(
-            (found for found in self._creators.map(lambda body: self._create(body, uid), bodies) if found),
-            None,
-        )
+        problems = in_parallel(lambda body: self._create(body, uid), list(wanted))
+        return next((found for found in problems if found), None)
 
     def rehearse(self, body: Json) -> Problem | None:
         """Ask the API server whether it would take a pod that is needed later."""
         try:
             self._cluster.create(body, rehearse=True)
+        except AlreadyExists:
+            return None  # whose it is shows when it is needed
+        except Conflict:
+            raise  # of a quota's counter, as below
         except Refused as error:
-            return _refused(body, error) if _is_wrong_for_ever(body, error) else None
+            return None if _cannot_rehearse(error) else _refused(body, error)
         return None
+
+    def delete(self, kind: Kind, namespace: str, doomed: Iterable[tuple[str, str]]) -> None:
+        """Delete objects, given by name and UID, side by side."""
+        places = [Place(namespace, name, uid) for name, uid in doomed]
+        in_parallel(lambda place: self._cluster.delete(kind, place), places)
+
+    def stop(self, namespace: str, pods: Iterable[Pod]) -> None:
+        """End pods and keep them with their logs."""
+        for pod in pods:
+            if stored := self._cluster.stop(Place(namespace, pod.name, pod.uid)):
+                self._store.put(Kind.POD, stored)
+
+    def find(self, namespace: str, name: str, uid: str) -> bool:
+        """Look for a pod of the job that a watch by label does not show; give it its label back.
+
+        Args:
+            namespace: The job's namespace.
+            name: The pod's name.
+            uid: The job's UID.
+
+        Returns:
+            Whether the pod is there and the job's.
+        """
+        found = self._cluster.get(Kind.POD, namespace, name)
+        if found is None or controller_uid(found) != uid:
+            return False
+        self._taken_back(found)
+        return True
 
     def _object(self, body: Json, actual: Mapping[str, Any] | None, uid: str) -> Problem | None:
         if actual is None:
@@ -87,15 +131,18 @@ class Applier:
                 "ObjectConflict", f"{body['kind']} {metadata['name']} is being replaced by another"
             )
         if controller_uid(found) != uid:
-            what = f"{body['kind']} {metadata['name']} exists and belongs to {_owner(found)}"
+            what = f"{body['kind']} {metadata['name']} exists and {_owner(found)}"
             if "deletionTimestamp" in found["metadata"]:
                 return Problem("PredecessorLeaving", f"{what}; it is being deleted")
             return Problem("ObjectConflict", f"{what}; delete it or rename the job")
-        return self._taken_back(body, found)
+        if kind is Kind.POD:
+            self._taken_back(found)
+            return None
+        return self._corrected(body, found)
 
-    def _taken_back(self, body: Json, found: Json) -> Problem | None:
+    def _corrected(self, body: Json, found: Json) -> Problem | None:
         """Ours, but not seen: the watch was late, or somebody took the label off by which it is watched."""
-        if body["kind"] != Kind.POD.value[0] and not is_met(body, found):
+        if not is_met(body, found):
             try:
                 found = self._cluster.apply(body, found)
             except Conflict:
@@ -105,10 +152,45 @@ class Applier:
         self._store.put_alive(Kind.of(body), found)
         return None
 
+    def _taken_back(self, found: Json) -> None:
+        """Put the label back by which a pod is watched: without it its end would not be seen."""
+        metadata = found["metadata"]
+        label = {names.LABEL_JOB: next(o["name"] for o in metadata["ownerReferences"] if o.get("controller"))}
+        if not label.items() <= (metadata.get("labels") or {}).items():
+            place = Place(metadata["namespace"], metadata["name"], metadata["uid"])
+            found = self._cluster.mark(Kind.POD, place, {"labels": label}) or found
+        self._store.put_alive(Kind.POD, found)
+
+
+def in_parallel(
+    call: Callable[[ItemT], ResultT], items: Sequence[ItemT], one_by_one: int = _ONE_BY_ONE
+) -> list[ResultT]:
+    """Call for each item and return the results in their order; so few are called one after the other.
+
+    Each caller has threads of its own, so that the slow calls of one job do not delay those of another.
+    """
+    if len(items) <= one_by_one:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(min(PARALLEL_CALLS, len(items)), thread_name_prefix="calls") as threads:
+        return list(threads.map(call, items))
+
+
+def prevented(error: ClusterBusy) -> Problem | None:
+    """What a failure of the API server itself means for a job, None for one that passes unseen.
+
+    A server that cannot be reached takes no status either, and 429 is its ordinary way to slow us down; a
+    webhook that cannot be called is an answer 500.
+    """
+    if error.status < 500:
+        return None
+    return Problem(error.reason or "ServerError", str(error))
+
 
 def _owner(found: Mapping[str, Any]) -> str:
     owners = [each for each in found["metadata"].get("ownerReferences") or () if each.get("controller")]
-    return f"{owners[0]['kind']} {owners[0]['name']} (uid {owners[0]['uid']})" if owners else "nobody's job"
+    if not owners:
+        return "has no controller owner"
+    return f"belongs to {owners[0]['kind']} {owners[0]['name']} (uid {owners[0]['uid']})"
 
 
 def _refused(body: Json, error: Refused) -> Problem:
@@ -125,3 +207,8 @@ def _is_wrong_for_ever(body: Json, error: Refused) -> bool:
     """Whether the pod can never be: refused for what it is, not by a policy that may change."""
     is_denial = any(words in str(error) for words in _DENIALS)
     return body["kind"] == Kind.POD.value[0] and error.status in _INVALID and not is_denial
+
+
+def _cannot_rehearse(error: Refused) -> bool:
+    """A webhook with side effects refuses every dry run, which says nothing about the pod."""
+    return "does not support dry run" in str(error)

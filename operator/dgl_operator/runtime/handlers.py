@@ -1,13 +1,14 @@
-"""kopf's part: watch streams that feed the store and the queue. No finalizer, no annotation.
+"""kopf's part: the operator's start and end in kopf's event loop, its signals and its exit.
 
-`on.event` alone writes nothing to the watched objects; errors and retries are the queue's.
+The watches are the informers' (docs/adr): kopf's would end the process at the first object that Python
+cannot decode, and hold every object whole.
 """
 
+import asyncio
 from typing import Any
 
 import kopf
 
-from dgl_operator.runtime.kinds import CHILDREN, Kind
 from dgl_operator.runtime.service import Service
 from dglrun.contract import names
 
@@ -16,29 +17,16 @@ _GRACE_SECONDS = 20
 
 
 def register(registry: kopf.OperatorRegistry, service: Service) -> None:
-    """Subscribe the service to jobs and to all that carries the job label."""
+    """Start the service with kopf, and end it with kopf."""
 
     @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         _configure(settings)
-        await service.start()
+        await asyncio.to_thread(service.start)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
-        await service.stop()
-
-    for kind in (Kind.JOB, *CHILDREN):
-        _watch(registry, kind, service)
-
-
-def _watch(registry: kopf.OperatorRegistry, kind: Kind, service: Service) -> None:
-    @kopf.on.event(kind.group, _version(kind), kind.plural, registry=registry, id=f"seen-{kind.plural}")
-    async def seen(event: kopf.RawEvent, **_: Any) -> None:
-        service.notice(kind, event["type"], dict(event["object"]))
-
-
-def _version(kind: Kind) -> str:
-    return kind.api_version.rpartition("/")[2]
+        await asyncio.to_thread(service.stop)
 
 
 def _configure(settings: kopf.OperatorSettings) -> None:
@@ -48,7 +36,3 @@ def _configure(settings: kopf.OperatorSettings) -> None:
     settings.persistence.finalizer = f"{names.GROUP}/unused"
     settings.process.ultimate_exiting_timeout = _GRACE_SECONDS
     settings.networking.request_timeout = 60
-    settings.watching.reconnect_backoff = 1.0
-    settings.watching.chunk_size = 500
-    for kind in CHILDREN:
-        settings.watching.label_selectors[f"{kind.plural}.{kind.group}".rstrip(".")] = names.LABEL_JOB

@@ -22,9 +22,15 @@ class Key(NamedTuple):
 
     @classmethod
     def of_owner(cls, child: Mapping[str, Any]) -> "Key | None":
-        """Key of the job that a child's label names, None without the label."""
-        name = (child["metadata"].get("labels") or {}).get(names.LABEL_JOB)
-        return cls(child["metadata"]["namespace"], name) if name else None
+        """Key of the DGLJob that controls an object, None for an object of another owner.
+
+        Labels do not count: anybody may change those of a pod.
+        """
+        owners = child["metadata"].get("ownerReferences") or ()
+        owner = next((each for each in owners if each.get("controller")), None)
+        if owner is None or owner.get("kind") != names.KIND or not _is_ours(owner):
+            return None
+        return cls(child["metadata"]["namespace"], owner["name"])
 
 
 class Kind(Enum):
@@ -64,6 +70,10 @@ class Kind(Enum):
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
         scope = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+
+
+def _is_ours(owner: Mapping[str, Any]) -> bool:
+    return str(owner.get("apiVersion", "")).partition("/")[0] == names.GROUP
 
 
 CHILDREN = (

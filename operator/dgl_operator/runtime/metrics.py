@@ -13,7 +13,7 @@ from prometheus_client import (
 
 from dgl_operator.api.v1alpha1 import JobStatus, Phase
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # the time of each counter's birth interests nobody
+disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each counter that nobody reads
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,7 +30,21 @@ class Metrics:
         self.failed = Counter(
             "dgl_operator_jobs_failed", "Jobs that Failed, by reason", ["reason"], registry=self._registry
         )
-        self.errors = self._counter("reconcile_errors", "Reconciles that will be retried")
+        self.errors = self._counter(
+            "reconcile_errors", "Reconciles that failed and will be retried, bugs included"
+        )
+        self._quarantined = Counter(
+            "dgl_operator_quarantined_objects",
+            "Times that an object could not be decoded or kept, by resource",
+            ["resource"],
+            registry=self._registry,
+        )
+        self.watch_errors = Counter(
+            "dgl_operator_watch_errors",
+            "Lists and watches that failed and were tried again, by resource",
+            ["resource"],
+            registry=self._registry,
+        )
         self.seconds = Histogram(
             "dgl_operator_reconcile_seconds",
             "Duration of one reconcile",
@@ -40,10 +54,12 @@ class Metrics:
 
     def watch_depth(self, depth: Callable[[], float]) -> None:
         """Show the queue's depth, read at each scrape."""
-        gauge = Gauge(
-            "dgl_operator_queue_depth", "Jobs that are or will be looked at", registry=self._registry
-        )
+        gauge = Gauge("dgl_operator_queue_depth", "Jobs queued or being reconciled", registry=self._registry)
         gauge.set_function(depth)
+
+    def quarantine(self, resource: str) -> None:
+        """Count an object that cannot be read."""
+        self._quarantined.labels(resource).inc()
 
     def note(self, old: JobStatus, new: JobStatus, reason: str) -> None:
         """Count the transition that a status write made."""

@@ -1,20 +1,19 @@
-"""Runs reconcile for each key that is due: a loop around the backlog, with a bounded number of threads."""
+"""Runs reconcile for each key that is due: a bounded number of threads around the delay queue."""
 
-import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from dgl_operator.runtime.backlog import Backlog
 from dgl_operator.runtime.cluster import ClusterBusy
+from dgl_operator.runtime.delay_queue import DelayQueue
 from dgl_operator.runtime.kinds import Key
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 5.0
-"""The loop turns at least so often, so that its heartbeat tells life from death."""
+STOP_SECONDS = 15.0
+"""Runs under way have this long to end when the operator is told to stop."""
 
 
 @dataclass(frozen=True)
@@ -38,77 +37,111 @@ class Outcome:
 
 
 class Queue:
-    """One run per key at a time, `workers` keys at once. Lives in one event loop."""
+    """One run per key at a time, `workers` keys at once. `add` may be called from any thread."""
 
-    def __init__(self, run: Callable[[Key], Outcome], workers: int) -> None:
+    def __init__(
+        self,
+        run: Callable[[Key], Outcome],
+        workers: int,
+        is_new: Callable[[Key], bool] = lambda _key: False,
+        settle_seconds: float = 0.0,
+    ) -> None:
+        """Make a queue whose threads do not run yet.
+
+        Args:
+            run: Takes one look at a job.
+            workers: Number of threads.
+            is_new: Whether a job was never looked at.
+            settle_seconds: Wait so long before a look at a job under way, so that events that come
+                together are one look.
+        """
         self._run = run
-        self._backlog: Backlog[Key] = Backlog()
-        self._workers = workers
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="reconcile")
-        self._woken = asyncio.Event()
-        self._runs: set[asyncio.Task[None]] = set()
-        self.heartbeat = time.monotonic()
+        self._is_new = is_new
+        self._settle = settle_seconds
+        self._queue = DelayQueue(workers, is_new)
+        self._changed = threading.Condition()
+        self._is_stopped = False
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"reconcile-{number}", daemon=True)
+            for number in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Begin to run keys."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End after the runs under way."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def add(self, key: Key) -> None:
-        """Ask for a run now."""
-        self._backlog.add(key, time.monotonic())
-        self._woken.set()
+        """Ask for a run soon."""
+        with self._changed:
+            self._queue.add(key, time.monotonic(), 0.0 if self._is_new(key) else self._settle)
+            self._changed.notify()
 
     @property
     def depth(self) -> int:
         """Keys that run or are due, now or later."""
-        return len(self._backlog)
+        with self._changed:
+            return len(self._queue)
 
     @property
     def oldest_run(self) -> float:
         """Seconds that the longest current run has taken."""
-        return self._backlog.oldest_run(time.monotonic())
+        with self._changed:
+            return self._queue.oldest_run(time.monotonic())
 
-    async def serve(self) -> None:
-        """Run keys until cancelled; runs under way are then awaited."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether every thread that was started still serves."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def _serve(self) -> None:
+        while (key := self._next()) is not None:
+            self._one(key)
+
+    def _next(self) -> Key | None:
+        """Wait for a key whose turn it is; None when the queue is stopped."""
+        with self._changed:
+            while not self._is_stopped:
+                now = time.monotonic()
+                if (key := self._queue.pop(now)) is not None:
+                    self._changed.notify()  # another key may be due as well
+                    return key
+                due = self._queue.next_due(now)
+                self._changed.wait(None if due is None else max(due - now, 0.001))
+        return None
+
+    def _one(self, key: Key) -> None:
         try:
-            while True:
-                self.heartbeat = time.monotonic()
-                self._start_due()
-                await self._sleep()
-        finally:
-            await asyncio.gather(*self._runs, return_exceptions=True)
-
-    def _start_due(self) -> None:
-        while len(self._runs) < self._workers and (key := self._backlog.pop(time.monotonic())) is not None:
-            task = asyncio.create_task(self._one(key))
-            self._runs.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._runs.discard(task)
-        self._woken.set()
-
-    async def _sleep(self) -> None:
-        due = self._backlog.next_due() if len(self._runs) < self._workers else None
-        wait = TICK_SECONDS if due is None else min(max(due - time.monotonic(), 0.0), TICK_SECONDS)
-        try:
-            async with asyncio.timeout(wait):
-                await self._woken.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._woken.clear()
-
-    async def _one(self, key: Key) -> None:
-        try:
-            outcome = await asyncio.get_running_loop().run_in_executor(self._threads, self._run, key)
+            outcome = self._run(key)
         except ClusterBusy as error:
-            wait = self._backlog.failed(key, time.monotonic(), error.retry_after)
+            wait = self._failed(key, error.retry_after)
             log.warning("%s/%s: %s; again in %.1f s", *key, error, wait)
         except Exception:  # one bad job must not disturb another; the bug is logged whole
-            wait = self._backlog.failed(key, time.monotonic())
+            wait = self._failed(key)
             log.exception("%s/%s: reconcile failed; again in %.1f s", *key, wait)
         else:
             self._end(key, outcome)
 
+    def _failed(self, key: Key, at_least: float = 0.0) -> float:
+        with self._changed:
+            wait = self._queue.failed(key, time.monotonic(), at_least)
+            self._changed.notify()
+            return wait
+
     def _end(self, key: Key, outcome: Outcome) -> None:
-        if outcome.retry:
-            self._backlog.hindered(key, time.monotonic(), outcome.recheck_after)
-        else:
-            self._backlog.done(key, time.monotonic(), outcome.recheck_after)
+        with self._changed:
+            if outcome.retry:
+                self._queue.requeue_blocked(key, time.monotonic(), outcome.recheck_after)
+            else:
+                self._queue.done(key, time.monotonic(), outcome.recheck_after)
+            self._changed.notify()

@@ -1,63 +1,85 @@
-"""One look at one job: read, decide, render, apply, report once; why it was called does not matter."""
+"""One look at one job: read, decide, render, apply, report; why it was called does not matter."""
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase, ReplicaStatus
-from dgl_operator.domain import decide, events, report, status, validate
+from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase, readable_status
+from dgl_operator.domain import decide, report, status, validate
 from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed, Problem
 from dgl_operator.domain.report import Report
 from dgl_operator.render import config, desired
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.settings import Images
-from dgl_operator.runtime.apply import Applier
-from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Place, Refused
+from dgl_operator.runtime.apply import Applier, prevented
+from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
+from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
+from dgl_operator.runtime.configmap_sync import ConfigMapSync
+from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
-from dgl_operator.runtime.notice import notice
-from dgl_operator.runtime.nudge import Nudger
 from dgl_operator.runtime.queue import Outcome
-from dgl_operator.runtime.store import Store
+from dgl_operator.runtime.status_writer import StatusWriter
+from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Seen, Store
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
 log = logging.getLogger(__name__)
 
-REPORT_SECONDS = 3.0
-"""A job's progress reaches its status at most so often."""
-
-
-def utc_now() -> datetime:
-    """Whole seconds, as the API server stores times."""
-    return datetime.now(UTC).replace(microsecond=0)
+INTERNAL_ERROR = "InternalError"
+UNREADABLE_OBJECT = "UnreadableObject"
 
 
 @dataclass(frozen=True)
 class View:
     """A job and what is seen of it, read together."""
 
+    raw: Json
     job: DGLJob
-    seen: Observed
+    known: Seen
     said: Report
 
     @classmethod
-    def of(cls, raw: Json, children: tuple[Json, ...]) -> "View":
-        """Parse both.
+    def of(cls, raw: Json, known: Seen) -> "View":
+        """Parse the job and read its report.
 
         Raises:
             InvalidJob: the job has another shape.
         """
-        job = DGLJob.parse(raw)
-        seen = Observed.of(children, raw["metadata"]["uid"])
-        return cls(job, seen, report.read(seen.report(names.report(raw["metadata"]["name"]))))
+        data = known.observed.report(names.report(raw["metadata"]["name"]))
+        return cls(raw, DGLJob.parse(raw), known, report.read(data))
+
+    @property
+    def seen(self) -> Observed:
+        """Its children."""
+        return self.known.observed
+
+    @property
+    def key(self) -> Key:
+        """The job's key."""
+        return Key.of_job(self.raw)
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return str(self.raw["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        """The job's UID."""
+        return str(self.raw["metadata"]["uid"])
 
     def decide(self) -> Decision:
         """Decide on what is seen."""
         return decide.decide(self.job, self.seen, self.said)
+
+    def status(self, decision: Decision, now: datetime) -> JobStatus:
+        """The status that follows from a decision on what is seen."""
+        generation = int(self.raw["metadata"].get("generation", 1))
+        replicas = status.count(self.job, self.seen)
+        return status.next_status(self.job.status, generation, decision, replicas, self.said, now)
 
     def addresses(self) -> Addresses:
         """Addresses of the pods that stay."""
@@ -77,17 +99,17 @@ class Reconciler:
         images: Images,
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._images = images
         self._metrics = metrics
         self._modes = modes
-        self._clock = clock
+        self._now = clock.now
         self._applier = Applier(cluster, store)
-        self._nudger = Nudger(cluster, store)
-        self._reported: dict[Key, float] = {}
+        self._writer = StatusWriter(cluster, store, metrics, clock)
+        self._sync = ConfigMapSync(cluster, store, clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -104,55 +126,67 @@ class Reconciler:
             except Refused as error:
                 log.exception("%s/%s: refused", *key)
                 self._metrics.errors.inc()
-                self._show_refusal(key, error)
+                problem = Problem(error.reason or "Refused", str(error))
+                self._show(key, lambda bare: decide.blocked(bare, problem))
                 return Outcome(retry=True)
             except ClusterBusy:
                 self._metrics.errors.inc()
                 raise
+            except Exception as error:  # a bug: shown on its job, counted, logged whole by the queue
+                self._metrics.errors.inc()
+                what = f"{type(error).__name__}: {error}"
+                self._show(key, lambda bare: decide.stalled(bare, INTERNAL_ERROR, what))
+                raise
 
     def _look(self, key: Key) -> Outcome:
-        raw = self._store.job(key)
-        if raw is None or _is_leaving(raw):
-            self._reported.pop(key, None)
+        raw = self._raw(key)
+        if raw is None or "deletionTimestamp" in raw["metadata"]:
+            self._writer.forget(key)
             return Outcome()
-        if _status(raw).phase is None and (no := self._objection(raw)):
-            return self._report(raw, no, {}, status.NO_REPORT)
+        if rejected := self._rejected(raw):
+            return self._reject(raw, rejected)
         try:
-            view = View.of(raw, self._store.children(key))
+            view = View.of(raw, self._store.seen(key))
         except InvalidJob:
             if _has_ended(raw):
                 return Outcome()  # refused for its shape, which has not become better
             raise
         decision = view.decide()
-        if decision.is_weighty(view.job.status):
-            fresh = self._fresh(key)
+        if decision.needs_fresh_read(view.job.status):
+            fresh = self._fresh(key, decision)
             if fresh is None:
                 return Outcome()
-            raw, view = fresh
-            decision = view.decide()
-        return self._act(raw, view, decision)
+            view, decision = fresh, fresh.decide()
+        return self._end(view, decision) if decision.phase.is_final else self._go_on(view, decision)
 
-    def _show_refusal(self, key: Key, error: Refused) -> None:
-        """Say on the job that the operator may not do what it needs, if that at least is allowed."""
-        raw = self._store.job(key)
-        if raw is None or _has_ended(raw):
-            return
-        last = _status(raw)
-        bare = Decision(last.phase or Phase.PENDING, "")
-        hindered = decide.blocked(bare, Problem(error.reason or "Refused", str(error)))
-        try:
-            self._report(raw, hindered, last.replica_statuses, status.NO_REPORT)
-        except (ClusterBusy, Refused) as again:
-            log.warning("%s/%s: refusal not shown: %s", *key, again)
+    def _raw(self, key: Key) -> Json | None:
+        """The job, with its spec: one too large to be kept is read now, unless it is refused for its size."""
+        raw = _readable(self._store.job(key))
+        if raw is None or SPEC_SIZE not in raw or _is_too_large(raw):
+            return raw
+        return _readable(self._cluster.get(Kind.JOB, *key))
+
+    def _rejected(self, raw: Json) -> Decision | None:
+        """Say why a new job cannot run at all, or why one that we cannot read stalls."""
+        phase = _status(raw).phase
+        if UNREADABLE in raw:
+            if phase is None:
+                return decide.reject(validate.INVALID_SPEC, [raw[UNREADABLE]])
+            return decide.stalled(Decision(phase, ""), UNREADABLE_OBJECT, raw[UNREADABLE])
+        if phase is not None:
+            return None
+        if _is_too_large(raw):
+            size = f"spec: expected at most {SPEC_BYTES} bytes of JSON, got {raw[SPEC_SIZE]}"
+            return decide.reject(validate.INVALID_SPEC, [size])
+        return self._objection(raw)
 
     def _objection(self, raw: Json) -> Decision | None:
-        """Say why a new job cannot run at all."""
         try:
             job = DGLJob.parse(raw)
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
             roles = frozenset(role for role in Role if decide.wanted(job, role))
-            desired.pods_of(job, roles, self._images)
+            desired.pods(job, roles, self._images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
         except Exception as error:
@@ -167,102 +201,139 @@ class Reconciler:
         what = f"the templates cannot be rendered: {type(error).__name__}: {error}"
         return decide.reject(validate.INVALID_SPEC, [what])
 
-    def _fresh(self, key: Key) -> tuple[Json, View] | None:
+    def _reject(self, raw: Json, decision: Decision) -> Outcome:
+        old = _status(raw)
+        if old.phase is not None and old.phase.is_final:
+            return Outcome()
+        self._writer.write(raw, old, self._bare_status(raw, old, decision))
+        return Outcome()
+
+    def _bare_status(self, raw: Json, old: JobStatus, decision: Decision) -> JobStatus:
+        """The status of a job whose pods are not looked at."""
+        generation = int(raw["metadata"].get("generation", 1))
+        return status.next_status(
+            old, generation, decision, old.replica_statuses, status.NO_REPORT, self._now()
+        )
+
+    def _show(self, key: Key, show: Callable[[Decision], Decision]) -> None:
+        """Say on the job what prevents every look at it, if that at least is possible."""
+        try:
+            raw = _readable(self._store.job(key))
+            if raw is None or _has_ended(raw):
+                return
+            old = _status(raw)
+            decision = show(Decision(old.phase or Phase.PENDING, ""))
+            self._writer.write(raw, old, self._bare_status(raw, old, decision))
+        except Exception as again:  # the first error counts, and is raised or logged by the caller
+            log.warning("%s/%s: not shown in the status: %s", *key, again)
+
+    def _fresh(self, key: Key, decision: Decision) -> View | None:
         """Read past the watches before something ends or is deleted; None when the job is gone."""
-        raw = self._cluster.get(Kind.JOB, *key)
+        raw = _readable(self._cluster.get(Kind.JOB, *key))
         if raw is None:
             self._store.forget(key)
             return None
         self._store.put(Kind.JOB, raw)
-        pods = self._cluster.list(Kind.POD, key.namespace, key.name)
-        self._store.replace(Kind.POD, pods, lambda listed: listed == key)
-        return None if _is_leaving(raw) else (raw, View.of(raw, self._store.children(key)))
+        present: set[str] = set()
+        version = 0
+        for page in self._cluster.pages(Kind.POD, key.namespace, key.name):
+            version = version or page.version
+            for pod in page.items:
+                present.add(pod["metadata"]["uid"])
+                self._store.put(Kind.POD, pod)
+        self._store.drop_missing(Kind.POD, present, version, lambda listed: listed == key)
+        for name in decision.lost:  # a pod without its label is not in the list
+            if not self._applier.find(key.namespace, name, raw["metadata"]["uid"]):
+                break
+        leaves = "deletionTimestamp" in raw["metadata"]
+        return None if leaves else View.of(raw, self._store.seen(key))
 
-    def _act(self, raw: Json, view: View, decision: Decision) -> Outcome:
-        problem, recheck, seen = None, None, view.seen
-        if not decision.phase.is_final:
+    def _end(self, view: View, decision: Decision) -> Outcome:
+        """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
+        clean = decide.clean_up(view.job, decision.phase, view.seen)
+        ended = replace(view, known=view.known.without(clean.drop))
+        decision = decide.ended(decision, view.job, ended.seen)
+        status = ended.status(decision, self._now())
+        _, wait = self._writer.write(view.raw, view.job.status, status)
+        self._applier.stop(view.namespace, clean.stop)
+        self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in clean.drop])
+        self._revoke(view)
+        return Outcome(recheck_after=wait or None)
+
+    def _revoke(self, view: View) -> None:
+        """Take the rights of the job's pods away."""
+        for kind, name in desired.rights_names(view.job):
+            if found := view.seen.objects.get((kind, name)):
+                self._applier.delete(Kind.of(found), view.namespace, [(name, found["metadata"]["uid"])])
+
+    def _go_on(self, view: View, decision: Decision) -> Outcome:
+        """Provide what the job needs now; what can never be undone is written down before."""
+        if status.irrevocable(view.job.status, decision):
+            raw, _ = self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))
+            view = View.of(raw, self._store.seen(view.key, view.known))
+        try:
             problem, recheck = self._provide(view, decision)
-            decision = _with_problem(decision, problem, view.job.status)
-            seen = Observed.of(self._store.children(Key.of_job(raw)), raw["metadata"]["uid"])
-        outcome = self._report(raw, decision, status.count(view.job, seen), view.said)
-        for pod in decision.drop:
-            self._cluster.delete(Kind.POD, Place(raw["metadata"]["namespace"], pod.name, pod.uid))
+        except ClusterBusy as error:
+            if shown := prevented(error):
+                self._report(view, decision, shown)
+            raise
+        decision, wait = self._report(view, decision, problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
-        return outcome.or_sooner(recheck)
+        outcome = Outcome(recheck_after=0.0) if decision.phase is not view.job.status.phase else Outcome()
+        return outcome.or_sooner(recheck).or_sooner(wait or None)
+
+    def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:
+        """Write the status; returns what it says and when a minor change may be written."""
+        view, decision = self._with_new_pods(view, decision)
+        decision = _with_problem(decision, problem, view.job.status)
+        decision = decide.unstalled(decision, view.job.status)
+        return decision, self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))[1]
+
+    def _with_new_pods(self, view: View, decision: Decision) -> tuple[View, Decision]:
+        """See the pods that were just created; where they lead to another phase, the next look says so.
+
+        Numbers and conditions of a status are of one moment.
+        """
+        after = replace(view, known=self._store.seen(view.key, view.known))
+        again = decision if after.known is view.known else after.decide()
+        return (after, again) if again.phase is decision.phase else (view, decision)
 
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
         """Make what is wanted exist; returns what prevents it and when to look again."""
-        job, uid = view.job, str(view.job.metadata["uid"])
+        job = view.job
         present = frozenset(pod.name for pod in view.seen.pods)
-        want = desired.desired(job, decision.roles, view.addresses(), self._images, present)
-        if problem := self._applier.objects(want.objects, view.seen, uid):
+        objects = desired.objects(job, view.addresses())
+        if problem := self._applier.objects(objects, view.seen, view.uid):
             return problem, None
-        digest = _config_digest(want.objects)
-        lacking = [_annotated(pod, digest) for pod in want.pods]
+        digest = _config_digest(objects)
         if not view.seen.pods and (problem := self._rehearse(job, decision)):
             return problem, None
-        problem = self._applier.pods(lacking, uid) if lacking else None
-        key = Key(job.metadata["namespace"], job.metadata["name"])
+        lacking = desired.pods(job, decision.roles, self._images, present)
+        problem = self._applier.pods([_annotated(pod, digest) for pod in lacking], view.uid)
+        problem = self._grant(view) or problem
         try:
-            return problem, self._nudger.nudge(key, view.seen.one(Role.LAUNCHER), digest)
+            return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
+
+    def _grant(self, view: View) -> Problem | None:
+        """Give the job's accounts rights over those pods that are there and the job's own."""
+        seen = self._store.seen(view.key, view.known).observed
+        own = frozenset(pod.name for pod in seen.pods if not pod.deleting)
+        return self._applier.rights(desired.rights(view.job, own), seen, view.uid)
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._applier.rehearse(desired.pods_of(job, later, self._images)[0])
+        return self._applier.rehearse(desired.pods(job, later, self._images)[0])
 
-    def _report(
-        self, raw: Json, decision: Decision, replicas: dict[str, ReplicaStatus], said: Report
-    ) -> Outcome:
-        """Write the status if it changed, then tell of it."""
-        key = Key.of_job(raw)
-        old = _status(raw)
-        generation = int(raw["metadata"].get("generation", 1))
-        new = status.next_status(old, generation, decision, replicas, said, self._clock())
-        if new == old:
-            return Outcome()
-        if wait := self._too_early(key, old, new):
-            return Outcome(recheck_after=wait)
-        self._store.put(Kind.JOB, self._write(raw, new))
-        self._tell(raw, old, new)
-        return Outcome(recheck_after=0.0) if new.phase is not old.phase else Outcome()
 
-    def _write(self, raw: Json, new: JobStatus) -> Json:
-        """Write the status; what the job reported must never keep its end from being written."""
-        try:
-            return self._cluster.write_status(raw, new.wire())
-        except Refused as error:
-            if error.status not in (400, 422):
-                raise
-            log.exception("%s/%s: status refused, written without the job's report", *Key.of_job(raw))
-            bare = new.model_copy(update={"progress": None, "partition": None})
-            return self._cluster.write_status(raw, bare.wire())
-
-    def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
-        """Seconds until a change of the progress alone may be written."""
-        bare = {"progress": None, "partition": None, "last_reconcile_time": None}
-        if old.model_copy(update=bare) != new.model_copy(update=bare):
-            return 0.0
-        now = time.monotonic()
-        wait = self._reported.get(key, now - REPORT_SECONDS) + REPORT_SECONDS - now
-        if wait <= 0:
-            self._reported[key] = now
-        return max(wait, 0.0)
-
-    def _tell(self, raw: Json, old: JobStatus, new: JobStatus) -> None:
-        found = events.between(old, new)
-        self._metrics.note(old, new, found[-1].reason if found else "")
-        for event in found:
-            log.info("%s/%s: %s: %s", *Key.of_job(raw), event.reason, event.message)
-            try:
-                self._cluster.post_event(notice(raw, event, self._clock()))
-            except (ClusterBusy, Refused) as error:
-                log.warning("%s/%s: event %s not posted: %s", *Key.of_job(raw), event.reason, error)
+def _is_too_large(raw: Json) -> bool:
+    """Rules for the size of a spec are for new jobs."""
+    return _status(raw).phase is None and raw.get(SPEC_SIZE, 0) > SPEC_BYTES
 
 
 def _has_ended(raw: Json) -> bool:
@@ -270,13 +341,13 @@ def _has_ended(raw: Json) -> bool:
     return phase is not None and phase.is_final
 
 
+def _readable(raw: Json | None) -> Json | None:
+    """The job with what can be read of its status: others may have written into it."""
+    return None if raw is None else {**raw, "status": readable_status(raw.get("status"))}
+
+
 def _status(raw: Json) -> JobStatus:
-    """The last status; one that cannot be read is a bug, of this or of a newer operator, and is loud."""
     return JobStatus.model_validate(raw.get("status") or {})
-
-
-def _is_leaving(raw: Json) -> bool:
-    return "deletionTimestamp" in raw["metadata"]
 
 
 def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) -> Decision:
@@ -289,7 +360,9 @@ def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) 
 
 
 def _config_digest(objects: tuple[Json, ...]) -> str | None:
-    return next((config.digest(each["data"]) for each in objects if "data" in each), None)
+    """Hash of the file that a waiting launcher waits for."""
+    data = next((each["data"] for each in objects if "data" in each), None)
+    return None if data is None else config.digest({names.HOSTFILE: data[names.HOSTFILE]})
 
 
 def _annotated(pod: Json, digest: str | None) -> Json:

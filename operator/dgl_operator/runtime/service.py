@@ -1,118 +1,107 @@
-"""The parts of the running operator, wired: store, queue, reconciler, resync, probes."""
+"""The parts of the running operator, wired: informers, store, queue, reconciler, probes."""
 
-import asyncio
 import logging
-import time
+import threading
 from http.server import ThreadingHTTPServer
 
-from dgl_operator.runtime import metrics, serve
-from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Refused
-from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
+from dgl_operator.runtime import http_server, metrics
+from dgl_operator.runtime.cluster import Cluster
+from dgl_operator.runtime.http_server import Answer
+from dgl_operator.runtime.informer import Feed, Informer
+from dgl_operator.runtime.kinds import CHILDREN, Key, Kind
 from dgl_operator.runtime.queue import Queue
 from dgl_operator.runtime.reconcile import Reconciler
-from dgl_operator.runtime.serve import Answer
 from dgl_operator.runtime.settings import RECONCILE_WORKERS, Settings
 from dgl_operator.runtime.store import Store
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 30.0
-SETTLED_SECONDS = 10.0
-"""After this time the watches stand; what vanished between the first list and theirs is found by one more."""
-MISSED_RESYNCS = 3
+SETTLE_SECONDS = 0.05
+"""Events of one job that come within this time are one look."""
+MISSED_RELISTS = 3
 """So many periods without a full list, and the operator may be blind: the kubelet restarts it."""
 STUCK_SECONDS = 600.0
-"""A loop or a reconcile that is silent for longer makes the kubelet restart the operator."""
+"""A reconcile that is silent for longer makes the kubelet restart the operator."""
+_POLL_SECONDS = 0.05
 
 
 class Service:
-    """The operator without kopf: `start` before the first event, `notice` for each, `stop` at the end."""
+    """The operator without kopf: `start`, and `stop` at the end."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self._cluster = cluster
         self._settings = settings
         self._store = Store()
         self._metrics = metrics.Metrics()
-        self._queue = Queue(
-            Reconciler(cluster, self._store, settings.images, self._metrics), RECONCILE_WORKERS
-        )
+        self._reconciler = Reconciler(cluster, self._store, settings.images, self._metrics)
+        self._queue = Queue(self._reconciler, RECONCILE_WORKERS, self._store.is_new, SETTLE_SECONDS)
         self._metrics.watch_depth(lambda: self._queue.depth)
+        feed = Feed(cluster, self._store, self._metrics, self._changed, settings.resync_seconds)
+        places = settings.namespaces or (None,)
+        self._jobs = [Informer(feed, Kind.JOB, place) for place in places]
+        self._children = [Informer(feed, kind, place) for place in places for kind in CHILDREN]
         self._is_ready = False
-        self._listed = time.monotonic()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = threading.Event()
+        self._starter = threading.Thread(target=self._start, name="start", daemon=True)
         self._servers: list[ThreadingHTTPServer] = []
 
-    async def start(self) -> None:
-        """List everything once, then begin to reconcile.
+    def start(self) -> None:
+        """Serve the probes and begin to list; reconciling begins when the first lists are complete.
 
         Raises:
-            ClusterBusy: the API server does not answer.
-            NotFound: the CRD is not installed.
+            OSError: a port is not free.
         """
         self._serve()
-        await self._resync()
-        self._tasks = [asyncio.create_task(self._queue.serve()), asyncio.create_task(self._resync_forever())]
+        self._starter.start()
+
+    def stop(self) -> None:
+        """End after the reconciles under way."""
+        self._is_ready = False
+        self._stopped.set()
+        for informer in (*self._jobs, *self._children):
+            informer.stop()
+        self._queue.stop()
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    def _start(self) -> None:
+        """Bring the informers up: jobs first, since the store keeps only children of jobs that it knows."""
+        for group in (self._jobs, self._children):
+            for informer in group:
+                informer.start()
+            if not self._await(group):
+                return
+        self._queue.start()
         self._is_ready = True
         log.info("watching %s", ", ".join(self._settings.namespaces) or "all namespaces")
 
-    async def stop(self) -> None:
-        """End after the reconciles under way."""
-        self._is_ready = False
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for server in self._servers:
-            server.shutdown()
+    def _await(self, group: list[Informer]) -> bool:
+        """Wait for the first lists; a namespace that may not be read holds up no other."""
+        while not all(informer.is_synced or informer.is_forbidden for informer in group):
+            if self._stopped.wait(_POLL_SECONDS):
+                return False
+        return True
 
-    def notice(self, kind: Kind, change: str | None, item: Json) -> None:
-        """Take one watch event: what is there now, or that it is gone."""
-        whole = {**item, "kind": kind.value[0], "apiVersion": kind.api_version}
-        key = self._store.drop(kind, whole) if change == "DELETED" else self._store.put(kind, whole)
-        if key:
-            self._queue.add(key)
-
-    async def _resync_forever(self) -> None:
-        wait = min(SETTLED_SECONDS, self._settings.resync_seconds)
-        while True:
-            await asyncio.sleep(wait)
-            wait = self._settings.resync_seconds
-            try:
-                await self._resync()
-            except (ClusterBusy, Refused) as error:
-                log.warning("resync: %s; again in %.0f s", error, wait)
-            except Exception:  # whatever it is, the next one may go well
-                log.exception("resync failed; again in %.0f s", wait)
-
-    async def _resync(self) -> None:
-        """List all; look at every job and at every owner of something that vanished unseen."""
-        concerned: set[Key] = set()
-        for kind in (*CHILDREN, Kind.JOB):
-            for namespace in self._settings.namespaces or (None,):
-                concerned |= await asyncio.to_thread(self._list, kind, namespace)
-        for key in concerned | self._store.keys():
-            self._queue.add(key)
-        self._listed = time.monotonic()
-
-    def _list(self, kind: Kind, namespace: str | None) -> frozenset[Key]:
-        listing = self._cluster.list(kind, namespace)
-        return self._store.replace(kind, listing, lambda key: namespace in (None, key.namespace))
+    def _changed(self, key: Key) -> None:
+        self._queue.add(key)
 
     def _serve(self) -> None:
         probes = {"/healthz": self._health, "/readyz": self._readiness}
         shown = {"/metrics": lambda: Answer(200, self._metrics.text(), metrics.CONTENT_TYPE)}
         for address, routes in ((self._settings.health, probes), (self._settings.metrics, shown)):
-            if server := serve.start(address, routes):
+            if server := http_server.start(address, routes):
                 self._servers.append(server)
 
     def _health(self) -> Answer:
-        silent = time.monotonic() - self._queue.heartbeat
-        if silent > HEARTBEAT_SECONDS:
-            return Answer(500, f"event loop silent for {silent:.0f} s\n".encode())
+        if not self._is_ready:
+            return Answer(200, b"starting\n")
+        if not self._queue.is_alive:
+            return Answer(500, b"a reconcile thread has ended\n")
         if self._queue.oldest_run > STUCK_SECONDS:
             return Answer(500, f"a reconcile runs for {self._queue.oldest_run:.0f} s\n".encode())
-        unlisted = time.monotonic() - self._listed
-        if self._is_ready and unlisted > MISSED_RESYNCS * self._settings.resync_seconds:
-            return Answer(500, f"no full list for {unlisted:.0f} s\n".encode())
+        for informer in (*self._jobs, *self._children):
+            if informer.silence > MISSED_RELISTS * self._settings.resync_seconds:
+                return Answer(500, f"{informer}: not heard of for {informer.silence:.0f} s\n".encode())
         return Answer(200, b"ok\n")
 
     def _readiness(self) -> Answer:

@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from typing import NoReturn
 
 from dgl_operator.render.settings import Images
 
-RECONCILE_WORKERS = 8
-POD_CREATORS = 16
-"""Parallel pod creations over all jobs: the operator's share of the API server's attention."""
+RECONCILE_WORKERS = 16
+PARALLEL_CALLS = 8
+"""Calls that one job makes side by side, for its pods."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Settings:
 
     Attributes:
         namespaces: Namespaces that are watched; none for the whole cluster.
+        images: Images of the init containers. They have no default: any default would name a registry
+            that the project does not own, and their containers run with the account of each job.
         resync_seconds: Time between two full lists.
     """
 
@@ -53,12 +55,18 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dgl-operator", description="Runs DGLJobs.", allow_abbrev=False)
+    parser = _Parser(prog="dgl-operator", description="Runs DGLJobs.", allow_abbrev=False)
     parser.add_argument(
         "--namespace", action="append", default=[], metavar="NS", help="watch only NS; repeatable"
     )
-    parser.add_argument("--watcher-loop-image", default=_image("watcher-loop"), metavar="IMAGE")
-    parser.add_argument("--kubectl-download-image", default=_image("kubectl-download"), metavar="IMAGE")
+    for name in ("watcher-loop", "kubectl-download"):
+        parser.add_argument(
+            f"--{name}-image",
+            type=_image,
+            required=True,
+            metavar="IMAGE",
+            help=f"image of the init container {name}, with its registry; required",
+        )
     parser.add_argument(
         "--init-image-pull-policy", default="IfNotPresent", choices=("IfNotPresent", "Always", "Never")
     )
@@ -74,8 +82,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _image(name: str) -> str:
-    return f"docker.io/dgloperator/{name}:v{metadata.version('dgl-operator')}"
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, which is what a pod's log and termination message have room for."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with code 2."""
+        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+def _image(text: str) -> str:
+    if not text or text != "".join(text.split()):
+        raise argparse.ArgumentTypeError(f"expected the name of an image, got {text!r}")
+    return text
 
 
 def _address(text: str) -> Address:

@@ -1,18 +1,80 @@
 """What the watches have brought, by job: the only thing that the hot path reads.
 
-Fed by events, by the answers to our own writes, and by a periodic list that drops what is gone (after an
-expired watch kopf lists again but reports no deletions). Threads read while the event loop writes.
+Fed by the watches and by the answers to our own writes. Of a pod it keeps what is decided on, read once;
+of other objects the reduced form as JSON text (a tenth of the memory of the decoded object); and of
+children only those that a job which we know owns and names: nobody can fill it with objects that merely
+carry our label. Thread-safe.
 """
 
 import threading
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from dgl_operator.runtime.cluster import Listing
+from pydantic_core import from_json, to_json
+
+from dgl_operator.domain import observed, reduced
+from dgl_operator.domain.observed import Observed, Pod, controller_uid
+from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
+from dglrun.contract import names
 
-_REMEMBERED_DEAD = 10_000
+SPEC_BYTES = 256 * 1024
+"""Largest spec that a new job may have: each of its pods holds a copy of its template."""
+KEPT_SPEC_BYTES = 16 * 1024
+"""A larger spec is not kept, but read when its job is looked at."""
+SPEC_SIZE = "dgl-operator/spec-size"
+"""Key at the top of a job whose spec is not kept; its value is the spec's size in bytes."""
+
+_REMEMBERED_DELETIONS = 10_000
 """UIDs of deleted objects that a late answer must not bring back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One object: identity, version, and what is kept of it without the version."""
+
+    uid: str
+    version: int
+    kept: bytes | Pod
+
+    def item(self) -> Json:
+        """The object, decoded; a pod is not kept as one."""
+        assert isinstance(self.kept, bytes)  # noqa: S101 - for the type checker
+        found: Json = from_json(self.kept, cache_strings="keys")
+        found["metadata"]["resourceVersion"] = str(self.version)
+        return found
+
+
+class _Family:
+    """A job and its children."""
+
+    __slots__ = ("children", "is_new", "job", "revision")
+
+    def __init__(self, job: _Record, is_new: bool) -> None:
+        self.job = job
+        self.is_new = is_new
+        self.revision = 0
+        self.children: dict[tuple[Kind, str], _Record] = {}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The children of a job at one moment.
+
+    Attributes:
+        revision: Grows with each change of them.
+    """
+
+    observed: Observed
+    revision: int
+
+    def without(self, pods: Iterable[Pod]) -> "Seen":
+        """The children as they are when these pods are gone."""
+        gone = {pod.uid for pod in pods}
+        left = tuple(pod for pod in self.observed.pods if pod.uid not in gone)
+        return replace(self, observed=replace(self.observed, pods=left))
 
 
 class Store:
@@ -20,27 +82,41 @@ class Store:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[Key, Json] = {}
-        self._children: defaultdict[Key, dict[tuple[Kind, str], Json]] = defaultdict(dict)
-        self._dead: OrderedDict[str, None] = OrderedDict()
+        self._families: dict[Key, _Family] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
 
     def job(self, key: Key) -> Json | None:
         """The job as last seen."""
         with self._lock:
-            return self._jobs.get(key)
+            family = self._families.get(key)
+        return family.job.item() if family else None
 
-    def children(self, key: Key) -> tuple[Json, ...]:
-        """All objects with the job's label, whoever owns them."""
+    def seen(self, key: Key, before: Seen | None = None) -> Seen:
+        """What the job owns; `before` itself when nothing of it has changed since."""
         with self._lock:
-            return tuple(self._children.get(key, {}).values())
+            family = self._families.get(key)
+            if family is None:
+                return Seen(Observed(), 0)
+            if before is not None and before.revision == family.revision:
+                return before
+            records, revision = tuple(family.children.values()), family.revision
+        pods = [record.kept for record in records if isinstance(record.kept, Pod)]
+        others = [record.item() for record in records if not isinstance(record.kept, Pod)]
+        return Seen(Observed.from_pods(pods, others), revision)
 
     def keys(self) -> frozenset[Key]:
         """All known jobs."""
         with self._lock:
-            return frozenset(self._jobs)
+            return frozenset(self._families)
+
+    def is_new(self, key: Key) -> bool:
+        """Whether the job has no status yet."""
+        with self._lock:
+            family = self._families.get(key)
+            return family is not None and family.is_new
 
     def put(self, kind: Kind, item: Json) -> Key | None:
-        """Take an object as it is now; returns the job concerned."""
+        """Take an object as it is now; returns the job concerned, None when nothing changed for one."""
         with self._lock:
             return self._put(kind, item)
 
@@ -50,83 +126,148 @@ class Store:
         A watch by label reports an object as deleted when the label is taken off.
         """
         with self._lock:
-            self._dead.pop(item["metadata"]["uid"], None)
+            self._deleted.pop(item["metadata"]["uid"], None)
             return self._put(kind, item)
 
     def drop(self, kind: Kind, item: Json) -> Key | None:
-        """Forget a deleted object; returns the job concerned."""
+        """Forget a deleted object; returns the job concerned, None when it was not known."""
         with self._lock:
-            return self._drop(kind, item)
+            return self._drop(kind, _key(kind, item), item["metadata"]["name"], item["metadata"]["uid"])
 
-    def replace(self, kind: Kind, listing: Listing, within: Callable[[Key], bool]) -> frozenset[Key]:
-        """Take a complete list; what it lacks is dropped, except what is newer than the list.
+    def drop_missing(
+        self, kind: Kind, present: Iterable[str], version: int, within: Callable[[Key], bool]
+    ) -> frozenset[Key]:
+        """Forget what a complete list lacks, except what is newer than the list; returns the jobs concerned.
 
         Args:
-            kind: Kind of all objects of the list.
-            listing: The list.
+            kind: Kind of the listed objects.
+            present: UIDs in the list.
+            version: The list's version.
             within: Whether a job belongs to what was listed.
         """
+        listed = set(present)
         with self._lock:
-            listed = {item["metadata"]["uid"] for item in listing.items}
-            concerned = {self._put(kind, item) for item in listing.items}
-            for item in self._known(kind, within):
-                if item["metadata"]["uid"] not in listed and _version(item) <= listing.version:
-                    concerned.add(self._drop(kind, item))
-            return frozenset(key for key in concerned if key)
+            gone = [
+                (key, name, record.uid)
+                for key, name, record in self._known(kind, within)
+                if record.uid not in listed and record.version <= version
+            ]
+            dropped = [self._drop(kind, key, name, uid) for key, name, uid in gone]
+        return frozenset(key for key in dropped if key)
 
     def forget(self, key: Key) -> None:
         """Forget a job that does not exist."""
         with self._lock:
-            self._jobs.pop(key, None)
+            self._families.pop(key, None)
 
-    def _known(self, kind: Kind, within: Callable[[Key], bool]) -> list[Json]:
+    def _known(self, kind: Kind, within: Callable[[Key], bool]) -> list[tuple[Key, str, _Record]]:
+        families = [(key, family) for key, family in self._families.items() if within(key)]
         if kind is Kind.JOB:
-            return [job for key, job in self._jobs.items() if within(key)]
-        listed = [children for key, children in self._children.items() if within(key)]
-        return [item for children in listed for (of, _), item in children.items() if of is kind]
+            return [(key, key.name, family.job) for key, family in families]
+        return [
+            (key, name, record)
+            for key, family in families
+            for (of, name), record in family.children.items()
+            if of is kind
+        ]
 
     def _put(self, kind: Kind, item: Json) -> Key | None:
-        key = Key.of_job(item) if kind is Kind.JOB else Key.of_owner(item)
-        if key is None or item["metadata"]["uid"] in self._dead:
-            return key
-        item = _lean(item)
-        if kind is Kind.JOB:
-            self._jobs[key] = _newer(self._jobs.get(key), item)
-        else:
-            place = (kind, item["metadata"]["name"])
-            self._children[key][place] = _newer(self._children[key].get(place), item)
-        return key
+        if item["metadata"]["uid"] in self._deleted:
+            return None
+        return self._put_job(item) if kind is Kind.JOB else self._put_child(kind, item)
 
-    def _drop(self, kind: Kind, item: Json) -> Key | None:
-        uid = item["metadata"]["uid"]
-        self._dead[uid] = None
-        while len(self._dead) > _REMEMBERED_DEAD:
-            self._dead.popitem(last=False)
-        key = Key.of_job(item) if kind is Kind.JOB else Key.of_owner(item)
-        if key is None:
+    def _put_job(self, item: Json) -> Key | None:
+        key, new = Key.of_job(item), _record(_reduced_job(item))
+        family = self._families.get(key)
+        is_new = not (item.get("status") or {}).get("phase")
+        if family is None or family.job.uid != new.uid:
+            if family is not None and family.job.version > new.version:
+                return None
+            self._families[key] = _Family(new, is_new)
+            return key
+        if family.job.version > new.version:
+            return None
+        changed = family.job.kept != new.kept
+        family.job, family.is_new = new, is_new
+        return key if changed else None
+
+    def _put_child(self, kind: Kind, item: Json) -> Key | None:
+        key = Key.of_owner(item)
+        family = self._families.get(key) if key else None
+        place = (kind, item["metadata"]["name"])
+        if key is None or family is None or not _is_child(key, family.job.uid, kind, item):
+            return None
+        new, old = _child(key, kind, item), family.children.get(place)
+        if old is not None and old.version > new.version:
+            return None
+        family.children[place] = new
+        family.revision += 1
+        return None if old is not None and (old.uid, old.kept) == (new.uid, new.kept) else key
+
+    def _drop(self, kind: Kind, key: Key | None, name: str, uid: str) -> Key | None:
+        self._deleted[uid] = None
+        while len(self._deleted) > _REMEMBERED_DELETIONS:
+            self._deleted.popitem(last=False)
+        family = self._families.get(key) if key else None
+        if key is None or family is None:
             return None
         if kind is Kind.JOB:
-            if key in self._jobs and self._jobs[key]["metadata"]["uid"] == uid:
-                del self._jobs[key]
+            if family.job.uid == uid:
+                del self._families[key]
             return key
-        place = (kind, item["metadata"]["name"])
-        known = self._children.get(key, {})
-        if place in known and known[place]["metadata"]["uid"] == uid:
-            del known[place]
-        if not known:
-            self._children.pop(key, None)
+        known = family.children.get((kind, name))
+        if known is None or known.uid != uid:
+            return None
+        del family.children[kind, name]
+        family.revision += 1
         return key
 
 
-def _lean(item: Json) -> Json:
-    """Without the field managers, which nobody here reads and which double a pod's size."""
-    return {**item, "metadata": {k: v for k, v in item["metadata"].items() if k != "managedFields"}}
+def _key(kind: Kind, item: Json) -> Key | None:
+    return Key.of_job(item) if kind is Kind.JOB else Key.of_owner(item)
 
 
-def _version(item: Json) -> int:
-    """Versions of one kind are ordered numbers (KEP-5504)."""
-    return int(item["metadata"]["resourceVersion"])
+def _child(key: Key, kind: Kind, item: Json) -> _Record:
+    if kind is not Kind.POD:
+        return _record(reduced.other(item))
+    pod, metadata = observed.pod_of(reduced.pod(item), key.name), item["metadata"]
+    assert pod is not None  # noqa: S101 - its name is one of the job's
+    return _Record(metadata["uid"], int(metadata["resourceVersion"]), pod)
 
 
-def _newer(old: Json | None, new: Json) -> Json:
-    return old if old is not None and _version(old) > _version(new) else new
+def _record(item: Json) -> _Record:
+    metadata = item["metadata"]
+    rest = {key: value for key, value in metadata.items() if key != "resourceVersion"}
+    text = to_json({**item, "metadata": rest}, inf_nan_mode="null")
+    return _Record(metadata["uid"], int(metadata["resourceVersion"]), text)
+
+
+_JOB_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+
+
+def _reduced_job(item: Json) -> Json:
+    """The job without what nobody here reads; a spec that is unreadable or large is left out, and says so."""
+    kept: dict[str, Any] = {
+        key: item[key] for key in ("apiVersion", "kind", "status", UNREADABLE) if key in item
+    }
+    kept["metadata"] = {key: item["metadata"][key] for key in _JOB_METADATA if key in item["metadata"]}
+    if UNREADABLE in item or "spec" not in item:
+        return kept
+    size = len(to_json(item["spec"], inf_nan_mode="null"))
+    return {**kept, SPEC_SIZE: size} if size > KEPT_SPEC_BYTES else {**kept, "spec": item["spec"]}
+
+
+def _is_child(key: Key, uid: str, kind: Kind, item: Json) -> bool:
+    """Whether the job owns the object and gives it this name: an owner reference may be forged."""
+    return controller_uid(item) == uid and is_named(key.name, kind, item["metadata"]["name"])
+
+
+def is_named(job: str, kind: Kind, name: str) -> bool:
+    """Whether the job gives this name to an object of the kind."""
+    if kind is Kind.POD:
+        return names.role_of(job, name) is not None
+    if kind is Kind.CONFIG_MAP:
+        return name in (names.config(job), names.report(job))
+    if kind is Kind.SERVICE:
+        return name == names.service(job)
+    return name in (names.launcher(job), names.partitioner(job))

@@ -1,7 +1,9 @@
 """What the chart renders from its values."""
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from dglrun.contract import names
 
 HELM = generate.find_helm()
 CHART = generate.ROOT / generate.CHART
+REGISTRY = 'images={"registry": "r.example"}'
 
 pytestmark = pytest.mark.skipif(
     HELM is None, reason="no helm; 'python -m tests.cluster build-tools helm' builds it"
@@ -26,10 +29,15 @@ def helm(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM, *argv], capture_output=True, text=True, check=False)
 
 
-def rendered(*values: str) -> dict[tuple[str, str], Object]:
-    """The release `dgl-operator` in namespace `ops` by kind and name."""
+def template(*values: str) -> subprocess.CompletedProcess[str]:
+    """What helm makes of the release `dgl-operator` in namespace `ops`."""
     sets = [word for value in values for word in ("--set-json", value)]
-    done = helm("template", "dgl-operator", str(CHART), "--namespace", "ops", *sets)
+    return helm("template", "dgl-operator", str(CHART), "--namespace", "ops", *sets)
+
+
+def rendered(*values: str) -> dict[tuple[str, str], Object]:
+    """The objects of the release by kind and name, with a registry unless a value names another."""
+    done = template(REGISTRY, *values)
     assert done.returncode == 0, done.stderr
     bodies = [body for body in yaml.safe_load_all(done.stdout) if body]
     return {
@@ -40,8 +48,7 @@ def rendered(*values: str) -> dict[tuple[str, str], Object]:
 
 def refused(*values: str) -> str:
     """Helm's words on values that it does not take."""
-    sets = [word for value in values for word in ("--set-json", value)]
-    done = helm("template", "dgl-operator", str(CHART), *sets)
+    done = template(*values)
     assert done.returncode != 0
     return done.stderr
 
@@ -52,11 +59,36 @@ def operator(objects: dict[tuple[str, str], Object]) -> Object:
     return spec
 
 
-def test_the_chart_has_no_flaw_that_helm_knows() -> None:
-    """`helm lint --strict` turns warnings into errors."""
-    done = helm("lint", "--strict", str(CHART))
+@pytest.mark.parametrize("sets", [(), ("--set-json", REGISTRY)], ids=["as it is", "with a registry"])
+def test_the_chart_has_no_flaw_that_helm_knows(sets: tuple[str, ...]) -> None:
+    """`helm lint --strict` turns warnings into errors; nothing is recommended either."""
+    done = helm("lint", "--strict", str(CHART), *sets)
 
     assert done.returncode == 0, done.stdout
+    assert "recommended" not in done.stdout
+
+
+def notes(*values: str) -> str:
+    """What helm prints after an installation."""
+    sets = [word for value in (REGISTRY, *values) for word in ("--set-json", value)]
+    done = helm("install", "dgl-operator", str(CHART), "--dry-run=client", "--namespace", "ops", *sets)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("NOTES:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace"), [((), "default"), (('scope="namespace"', 'namespaces=["a", "b"]'), "a")]
+)
+def test_the_notes_name_a_first_job(values: tuple[str, ...], namespace: str) -> None:
+    """An example of this checkout with the registry of this release, where the operator looks for it."""
+    said = notes(*values)
+    (path,) = re.findall(r"manifests/examples/\S+", said)
+    job = yaml.safe_load((generate.ROOT / path).read_text())["metadata"]["name"]
+
+    assert f"sed 's|{generate.REGISTRY}|r.example|' {path}" in said
+    assert f"kubectl apply -n {namespace} -f -" in said
+    assert f"kubectl get -n {namespace} dgljob {job} -w" in said
+    assert f"kubectl logs -n {namespace} -f {job}-launcher" in said
 
 
 def test_the_names_are_those_of_2021() -> None:
@@ -98,11 +130,11 @@ def test_images_are_pinned_to_the_version() -> None:
     (container,) = operator(rendered())["containers"]
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 
-    assert container["image"] == f"docker.io/dgloperator/operator:v{version}"
+    assert container["image"] == f"r.example/dgloperator/operator:v{version}"
     assert container["imagePullPolicy"] == "IfNotPresent"
     assert container["args"][:3] == [
-        f"--watcher-loop-image=docker.io/dgloperator/watcher-loop:v{version}",
-        f"--kubectl-download-image=docker.io/dgloperator/kubectl-download:v{version}",
+        f"--watcher-loop-image=r.example/dgloperator/watcher-loop:v{version}",
+        f"--kubectl-download-image=r.example/dgloperator/kubectl-download:v{version}",
         "--init-image-pull-policy=IfNotPresent",
     ]
 
@@ -110,7 +142,7 @@ def test_images_are_pinned_to_the_version() -> None:
 def test_images_come_from_a_registry_of_ones_own() -> None:
     """One registry for all, or another name for one."""
     objects = rendered(
-        'images={"registry": "r.example", "pullPolicy": "Always", '
+        'images={"registry": "p.example", "pullPolicy": "Always", '
         '"watcherLoop": {"registry": "q.example", "tag": "t"}}',
         'imagePullSecrets=[{"name": "s"}]',
     )
@@ -118,9 +150,30 @@ def test_images_come_from_a_registry_of_ones_own() -> None:
     (container,) = pod["containers"]
 
     assert pod["imagePullSecrets"] == [{"name": "s"}]
-    assert container["image"].startswith("r.example/dgloperator/operator:v")
+    assert container["image"].startswith("p.example/dgloperator/operator:v")
     assert "--watcher-loop-image=q.example/dgloperator/watcher-loop:t" in container["args"]
     assert "--init-image-pull-policy=Always" in container["args"]
+
+
+def test_without_a_registry_nothing_is_installed() -> None:
+    """One line that names the value: a default would be a registry that the project does not own."""
+    lines = refused().splitlines()
+    (line,) = [line for line in lines if "images.registry" in line]
+
+    assert line.endswith(
+        "images.registry: expected the registry to which you pushed the images, got none; "
+        "pass --set images.registry=HOST (see docs/howto/install.md)"
+    )
+    assert template(REGISTRY).returncode == 0
+
+
+def test_a_registry_for_each_image_is_enough() -> None:
+    """The common one is for the images that name none of their own."""
+    own = {name: {"registry": "q.example"} for name in ("operator", "watcherLoop", "kubectlDownload")}
+
+    assert template(f"images={json.dumps(own)}").returncode == 0
+    own["watcherLoop"] = {}
+    assert "images.registry" in refused(f"images={json.dumps(own)}")
 
 
 def test_the_whole_cluster_is_served_by_a_cluster_role() -> None:
@@ -218,6 +271,27 @@ def test_every_value_is_described_by_the_schema() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Each value by its full path."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key != "resources":
+            yield from paths(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def test_every_value_stands_in_the_readme() -> None:
+    """And the README names no other."""
+    table = (CHART / "README.md").read_text().partition("## Values\n")[2].partition("\n## ")[0]
+    named = {
+        name
+        for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
+
+    assert named == set(paths(yaml.safe_load((CHART / "values.yaml").read_text())))
 
 
 def test_the_operator_knows_each_flag_of_the_chart() -> None:

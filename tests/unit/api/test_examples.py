@@ -1,13 +1,23 @@
 """The examples and the jobs of 2021 are good jobs."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from dgl_operator.api import rules
+from dgl_operator.api import generate, rules
 from dgl_operator.api.v1alpha1 import DGLJob
 from dglrun.contract.names import Mode
-from tests.unit.api.cases import EXAMPLES, UPSTREAM, load
+from tests.cluster import images
+from tests.unit.api.cases import EXAMPLES, ROOT, UPSTREAM, load
+
+SHOWN = [
+    *EXAMPLES,
+    *(ROOT / name for name in ("README.md", generate.INSTALL)),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "helm").rglob("*.*")),
+]
+"""Whatever a user may copy an image's name from."""
 
 
 @pytest.mark.parametrize("path", EXAMPLES + UPSTREAM, ids=lambda path: path.stem)
@@ -26,6 +36,15 @@ def test_there_are_examples() -> None:
     """An empty folder would pass the test above."""
     assert {path.stem for path in EXAMPLES} >= {"single-worker", "dgl-api", "skip"}
     assert {path.stem for path in UPSTREAM} == {"distributed", "knowledge-graph", "one-process", "proposal"}
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_registry_is_named_that_the_project_does_not_own(path: Path) -> None:
+    """Each image of ours stands under one placeholder, which the docs tell to replace."""
+    named = re.findall(r"([$\w.:-]+)/dgloperator/", path.read_text())
+
+    assert set(named) <= {generate.REGISTRY, "$REGISTRY"}
+    assert f"{generate.REGISTRY}/dgloperator" == images.REGISTRY
 
 
 def test_the_job_of_another_program_is_partitioned_by_dgl() -> None:

@@ -13,6 +13,7 @@ needs_helm = pytest.mark.skipif(
     generate.find_helm() is None, reason="no helm; 'python -m tests.cluster build-tools helm' builds it"
 )
 
+PROJECT = {"version": "1", "description": "d"}
 COPIED = ("crds", "helm", "manifests", "docs/reference/dgljob.md", "pyproject.toml")
 
 
@@ -139,10 +140,25 @@ def test_the_crd_of_the_chart_is_the_crd_that_is_kept() -> None:
     assert body == crd.definition()
 
 
+def test_the_chart_has_the_addresses_of_the_project() -> None:
+    """They are said once, in pyproject.toml; a chart without any is a good chart."""
+    page = (generate.ROOT / generate.PAGE).read_text()
+    urls = {"Homepage": "https://home.example", "Source": "https://source.example"}
+
+    def chart(project: dict[str, Any]) -> Any:
+        made = generate.files(project, page, "<svg/>")
+        return yaml.safe_load(made[f"{generate.CHART}/Chart.yaml"])
+
+    with_urls = chart({**PROJECT, "urls": urls})
+    assert with_urls["home"] == urls["Homepage"]
+    assert with_urls["sources"] == [urls["Source"]]
+    assert {"home", "sources"}.isdisjoint(chart(PROJECT))
+
+
 def test_generated_files_look_generated() -> None:
     """Whoever opens one knows where to change it."""
     page = (generate.ROOT / generate.PAGE).read_text()
-    paths = set(generate.files({"version": "1", "description": "d"}, page)) - {generate.PAGE}
+    paths = set(generate.files(PROJECT, page, "<svg/>")) - {generate.PAGE}
 
     for path in paths:
         assert generate.HEADER in (generate.ROOT / path).read_text().splitlines()[0]

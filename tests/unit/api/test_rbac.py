@@ -1,10 +1,15 @@
 """The operator's rights are the requests that it makes, neither more nor less."""
 
+import io
 from collections.abc import Mapping
+from typing import Any
+
+from urllib3 import HTTPResponse
 
 from dgl_operator.api import rbac
-from dgl_operator.runtime.cluster import KubeCluster, Place
+from dgl_operator.runtime.cluster import Place
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
+from dgl_operator.runtime.kube_cluster import KubeCluster
 
 Right = tuple[str, str, str]
 BODY: Json = {"metadata": {"name": "x", "namespace": "ns", "uid": "uid", "resourceVersion": "1"}}
@@ -16,6 +21,9 @@ HELD_FOR_OTHERS = {
     ("qihoo.net", "dgljobs/finalizers", "update"),
 }
 """Granted on to launchers, and asked for by the admission of owner references; never requested."""
+
+DELETED = (Kind.POD, Kind.ROLE, Kind.ROLE_BINDING)
+"""What the operator deletes itself: pods by the job's policy, rights at its end."""
 
 
 class Recorder(KubeCluster):
@@ -31,16 +39,19 @@ class Recorder(KubeCluster):
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
         content_type: str = "application/json",
-    ) -> Json:
-        self.rights.add(right_of(method, path))
-        return {"items": [], "metadata": {"resourceVersion": "1"}}
+        timeout: Any = None,
+    ) -> Any:
+        self.rights.add(right_of(method, path, query or {}))
+        text = b"" if "watch" in (query or {}) else b'{"items": [], "metadata": {"resourceVersion": "1"}}'
+        return HTTPResponse(io.BytesIO(text), preload_content=False)
 
 
-def right_of(method: str, path: str) -> Right:
+def right_of(method: str, path: str, query: Mapping[str, str]) -> Right:
     """Group, resource and verb of a request, as the API server's authoriser names them."""
     root, _, rest = path.partition("/namespaces/ns/")
     resource, *inside = rest.split("/")
-    verbs = {"GET": "get" if inside else "list", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
+    reads = "watch" if "watch" in query else "get" if inside else "list"
+    verbs = {"GET": reads, "POST": "create", "PATCH": "patch", "DELETE": "delete"}
     group = "" if root == "/api/v1" else root.split("/")[2]
     return group, "/".join([resource, *inside[1:]]), verbs[method]
 
@@ -49,22 +60,20 @@ def requested() -> set[Right]:
     """What the operator asks for: each method of the cluster on the kinds that `runtime` uses it on."""
     recorder = Recorder()
     for kind in (Kind.JOB, *CHILDREN):
-        recorder.list(kind, "ns")
+        list(recorder.pages(kind, "ns"))
+        list(recorder.watch(kind, "ns", 1))
         recorder.get(kind, "ns", "x")
     for kind in CHILDREN:
         recorder.create({"kind": kind.value[0], **BODY})
     for kind in set(CHILDREN) - {Kind.POD}:
         recorder.apply({"kind": kind.value[0], **BODY}, BODY)
-    recorder.annotate(Kind.POD, PLACE, {})
-    recorder.delete(Kind.POD, PLACE)
+    recorder.mark(Kind.POD, PLACE, {})
+    recorder.stop(PLACE)
+    for kind in DELETED:
+        recorder.delete(kind, PLACE)
     recorder.write_status(BODY, {})
     recorder.post_event({"kind": "Event", **BODY})
     return recorder.rights
-
-
-def watched() -> set[Right]:
-    """What kopf's handlers subscribe to (`runtime.handlers`); kopf lists before it watches."""
-    return {(kind.group, kind.plural, verb) for kind in (Kind.JOB, *CHILDREN) for verb in ("list", "watch")}
 
 
 def test_each_right_is_used_and_each_use_is_a_right() -> None:
@@ -76,7 +85,7 @@ def test_each_right_is_used_and_each_use_is_a_right() -> None:
         for verb in rule.verbs
     }
 
-    assert held - HELD_FOR_OTHERS == requested() | watched()
+    assert held - HELD_FOR_OTHERS == requested()
     assert held >= HELD_FOR_OTHERS
 
 

@@ -85,14 +85,14 @@ def test_a_cluster_of_others_is_told_what_it_must_hold(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is built for it but the clients; its images come from its registry."""
-    monkeypatch.setenv("DGL_OPERATOR_REGISTRY", "registry.example.org/")
+    monkeypatch.setenv("DGL_OPERATOR_REGISTRY", "registry.example.net/")
 
     assert cli.main(["load", "graphsage-modern"]) == 0
     assert cli.main(["build-tools"]) == 0
 
     said = capsys.readouterr().out
-    tag = images.IMAGE["graphsage-modern"].tag.removeprefix("docker.io/")
-    assert f"  registry.example.org/{tag}\n" in said
+    tag = images.IMAGE["graphsage-modern"].tag.removeprefix(f"{images.PLACEHOLDER}/")
+    assert f"  registry.example.net/{tag}\n" in said
     assert "builds images" not in said
     assert f"builds tools {' '.join((*builds.CLIENTS, *builds.CHECKS))}\n" in said
 
@@ -116,12 +116,12 @@ def test_our_own_cluster_gets_its_images(
 def test_a_registry_is_for_clusters_of_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Our node has its images from here, under their public names."""
+    """Our node has its images from here, under the names in the manifests."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("DGL_OPERATOR_REGISTRY", "registry.example.org")
+    monkeypatch.setenv("DGL_OPERATOR_REGISTRY", "registry.example.net")
 
     assert cli.main(["up"]) == 1
 
-    assert "DGL_OPERATOR_REGISTRY=registry.example.org is for a cluster that KUBECONFIG names" in (
+    assert "DGL_OPERATOR_REGISTRY=registry.example.net is for a cluster that KUBECONFIG names" in (
         capsys.readouterr().out
     )

@@ -90,7 +90,7 @@ def test_parmetis_is_built_only_for_whoever_accepts_its_licence() -> None:
 
 def test_tags_tell_version_and_variant() -> None:
     """Names are those that manifests use; a variant differs in the tag."""
-    assert IMAGE["job"].tag.startswith("docker.io/dgloperator/job:v")
+    assert IMAGE["job"].tag.startswith("registry.example.org/dgloperator/job:v")
     assert IMAGE["job-modern"].tag == f"{IMAGE['job'].tag}-modern"
     assert IMAGE["graphsage-modern"].build_args() == {"JOB_IMAGE": IMAGE["job-modern"].tag}
 

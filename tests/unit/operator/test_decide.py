@@ -199,7 +199,7 @@ def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> 
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER, index=0))
 
-    assert cause(decision) == ("PodLost", "pod sage-worker-1 is gone; what it held cannot be restored")
+    assert cause(decision) == ("PodLost", "pod sage-worker-1 is gone; its local data is lost")
 
 
 def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
@@ -225,7 +225,7 @@ def test_a_partitioner_that_is_gone_while_it_worked_fails_the_job() -> None:
 
     assert cause(decided(job, waiting_launcher(job))) == (
         "PodLost",
-        "pod sage-partitioner is gone; what it held cannot be restored",
+        "pod sage-partitioner is gone; its local data is lost",
     )
 
 
@@ -236,7 +236,7 @@ def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), leaving)
 
-    assert cause(decision)[1] == "pod sage-worker-1 is being deleted; what it held cannot be restored"
+    assert cause(decision)[1] == "pod sage-worker-1 is being deleted; its local data is lost"
 
 
 def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
@@ -246,7 +246,7 @@ def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), evicted)
 
-    assert cause(decision) == ("Evicted", "pod sage-worker-1 was taken away: Evicted: low on memory")
+    assert cause(decision) == ("Evicted", "pod sage-worker-1 was evicted: Evicted: low on memory")
 
 
 def test_a_lost_worker_is_the_cause_when_the_launcher_says_that_it_lost_one() -> None:
@@ -345,62 +345,6 @@ def test_a_hindrance_that_has_passed_is_withdrawn() -> None:
     assert (decide.BLOCKED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
 
 
-@pytest.mark.parametrize(
-    ("policy", "left"),
-    [
-        ("Running", {"sage-launcher", "sage-partitioner"}),
-        ("All", set()),
-        ("None", {"sage-launcher", "sage-partitioner", "sage-worker-0", "sage-worker-1"}),
-    ],
-)
-@pytest.mark.parametrize("phase", ["Completed", "Failed"])
-def test_clean_pod_policy_leaves_the_same_pods_after_any_outcome(
-    policy: str, left: set[str], phase: str
-) -> None:
-    """Running deletes what has not stopped, All everything, None nothing (defect 32)."""
-    job = a_job(cleanPodPolicy=policy, status=a_status(phase))
-    launcher = a_pod(job, LAUNCHER, "Succeeded" if phase == "Completed" else "Failed")
-    pods = [launcher, a_pod(job, PARTITIONER, "Succeeded"), *workers_of(job)]
-
-    decision = decided(job, *pods)
-
-    assert {pod["metadata"]["name"] for pod in pods} - {pod.name for pod in decision.drop} == left
-
-
-def test_clean_up_deletes_no_pod_twice() -> None:
-    """A pod in its grace period is on its way."""
-    job = a_job(status=a_status("Completed"))
-
-    assert decided(job, a_pod(job, WORKER, deleting=True)).drop == ()
-
-
-def test_a_launcher_with_a_sidecar_counts_as_running_for_the_clean_up() -> None:
-    """It would hold its node for ever."""
-    job = a_job(status=a_status("Completed"))
-    launcher = a_pod(job, LAUNCHER, "Running", containers=[ended(), running("proxy")])
-
-    assert [pod.name for pod in decided(job, launcher).drop] == ["sage-launcher"]
-
-
-@pytest.mark.parametrize("code", [0, 1])
-def test_a_pod_whose_containers_have_all_ended_is_not_deleted_before_its_phase_follows(code: int) -> None:
-    """The kubelet tells of the containers first and of the pod's phase a second or two later."""
-    job = a_job(status=a_status("Failed" if code else "Completed"))
-    launcher = a_pod(
-        job, LAUNCHER, "Running", containers=[ended(code=code)], init=[ended("kubectl-download")]
-    )
-
-    assert decided(job, launcher).drop == ()
-
-
-def test_a_launcher_with_a_native_sidecar_that_runs_is_deleted() -> None:
-    """An init container with restartPolicy Always ends with the pod only (KEP-753)."""
-    job = a_job(status=a_status("Completed"))
-    launcher = a_pod(job, LAUNCHER, "Running", containers=[ended()], init=[running("proxy")])
-
-    assert [pod.name for pod in decided(job, launcher).drop] == ["sage-launcher"]
-
-
 def test_a_worker_lost_while_the_operator_was_away_is_not_made_anew() -> None:
     """The status is older than the start of the launcher, which this look shows."""
     job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
@@ -456,3 +400,18 @@ def test_a_malformed_report_changes_no_phase() -> None:
     assert decision.phase is Phase.STARTING
     assert (decide.REPORTED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
     assert isinstance(said, Report)
+
+
+def test_a_stalled_job_says_why_until_a_look_goes_well() -> None:
+    """The condition that kstatus reads."""
+    bare = Decision(Phase.PENDING, "pods are starting")
+
+    stalled = decide.stalled(bare, "InternalError", "KeyError: 'x'")
+
+    assert stalled.message == "InternalError: KeyError: 'x'"
+    assert decide.STALLED in truths(stalled)
+    assert decide.unstalled(bare, a_job().status) == bare
+    again = decide.unstalled(bare, a_job(status=a_status("Pending", decide.STALLED)).status)
+    assert [(fact.type, fact.is_true, fact.reason) for fact in again.facts] == [
+        (decide.STALLED, False, "Resolved")
+    ]

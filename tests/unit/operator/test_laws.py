@@ -1,12 +1,13 @@
 """Laws that hold for every job: names, owners, determinism, final phases."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgl_operator.api.v1alpha1 import DGLJob, Phase
+from dgl_operator.api.v1alpha1 import DGLJob, Phase, Progress
 from dgl_operator.domain import decide, status
 from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
@@ -17,6 +18,7 @@ from dglrun.contract.names import Mode, Role
 from tests.support.jobs import (
     IMAGES,
     NOON,
+    Json,
     a_job,
     a_pod,
     a_status,
@@ -52,8 +54,13 @@ def jobs(draw: st.DrawFn) -> DGLJob:
 def rendered(job: DGLJob) -> list[dict[str, Any]]:
     roles = frozenset(role for role in Role if decide.wanted(job, role))
     workers = len(decide.wanted(job, Role.WORKER))
-    want = desired.desired(job, roles, Addresses("10.0.0.1", None, ("10.0.0.2",) * workers), IMAGES)
-    return [*want.objects, *want.pods]
+    objects = desired.objects(job, Addresses("10.0.0.1", None, ("10.0.0.2",) * workers))
+    pods = desired.pods(job, roles, IMAGES)
+    return [*objects, *pods, *desired.rights(job, names_of(pods))]
+
+
+def names_of(pods: Iterable[Json]) -> frozenset[str]:
+    return frozenset(pod["metadata"]["name"] for pod in pods)
 
 
 @settings(max_examples=25, deadline=None)
@@ -89,6 +96,24 @@ def test_what_decide_wants_is_what_is_rendered(job: DGLJob) -> None:
     assert pods == {name for role in Role for name in decide.wanted(job, role)}
 
 
+@settings(max_examples=40, deadline=None)
+@given(jobs(), st.data())
+def test_no_right_names_a_pod_that_is_not_the_jobs_own(job: DGLJob, data: st.DataObject) -> None:
+    """Whichever pods are there; with all of them there is everything that has to be deleted at the end."""
+    roles = frozenset(role for role in Role if decide.wanted(job, role))
+    everyone = sorted(names_of(desired.pods(job, roles, IMAGES)))
+    own = data.draw(st.sets(st.sampled_from(everyone)) | st.just(set(everyone)))
+
+    granted = desired.rights(job, frozenset(own))
+
+    rules = [rule for body in granted if body["kind"] == "Role" for rule in body["rules"]]
+    on_pods = [rule for rule in rules if rule["resources"] != ["configmaps"]]
+    assert all(rule["resourceNames"] and own.issuperset(rule["resourceNames"]) for rule in on_pods)
+    given_names = {(body["kind"], body["metadata"]["name"]) for body in granted}
+    assert given_names <= set(desired.rights_names(job))
+    assert own != set(everyone) or given_names == set(desired.rights_names(job))
+
+
 pod_states: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"phase": "Pending", "containers": []},
@@ -96,6 +121,7 @@ pod_states: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"phase": "Running", "ready": True},
         {"phase": "Running", "containers": [ended(), running("side")]},
         {"phase": "Running", "deleting": True},
+        {"phase": "Succeeded", "deleting": "2026-11-21T11:59:00Z"},
         {"phase": "Succeeded"},
         {"phase": "Failed", "containers": [ended(code=1)]},
         {"phase": "Failed", "containers": [], "reason": "Evicted", "message": "full"},
@@ -126,12 +152,13 @@ def test_phases_never_move_back_and_final_ones_never_move(data: st.DataObject) -
     for _ in range(data.draw(st.integers(1, 6))):
         job = a_job(mode=mode, status=raw)
         seen = data.draw(sights(job))
-        decision = decide.decide(job, seen, Report())
+        said = Report(Progress(stage="Completed") if data.draw(st.booleans()) else None)
+        decision = decide.decide(job, seen, said)
         new = status.next_status(job.status, 1, decision, status.count(job, seen), Report(), NOON)
 
         assert new.phase is not None
         assert new.phase is Phase.FAILED or order.index(new.phase) >= order.index(before)
-        assert not decision.drop or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
+        assert not (decision.drop or decision.stop) or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
         finals |= {new.phase} if new.phase.is_final else set()
         assert len(finals) <= 1
         assert job.status.phase is None or not job.status.phase.is_final or new.phase is job.status.phase

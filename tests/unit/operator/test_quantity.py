@@ -31,8 +31,20 @@ def test_a_quantity_has_its_value(text: object, value: Decimal) -> None:
     assert quantity.parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "lots", "1 Gi", "1GiB", "--1", "1e", "e3", None])
+@pytest.mark.parametrize("text", ["", "lots", "1 Gi", "1GiB", "--1", "1e", "e3", "\uff12Gi", None])
 def test_what_is_no_quantity_is_named(text: object) -> None:
     """What was expected and what was found."""
     with pytest.raises(quantity.QuantityError, match="expected a quantity such as 20Gi or 500m, got"):
         quantity.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("-2Gi", "at least 0"), ("1" * 41, "at most 40 digits"), ("1e" + "9" * 5000, "at most 40 digits")],
+)
+def test_a_quantity_that_nothing_can_have_is_named(text: str, said: str) -> None:
+    """In a line that stays short, whatever was written."""
+    with pytest.raises(quantity.QuantityError, match=said) as caught:
+        quantity.parse(text)
+
+    assert len(str(caught.value)) < 300

@@ -1,7 +1,8 @@
-"""The loop around the backlog: threads, errors, retries, its end."""
+"""The threads around the delay queue: errors, retries, single flight, the end."""
 
-import asyncio
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,18 +11,18 @@ from dgl_operator.runtime.kinds import Key
 from dgl_operator.runtime.queue import Outcome, Queue
 
 KEY = Key("default", "sage")
+SECONDS = 10.0
 
 
-async def served(queue: Queue, until: threading.Event) -> None:
-    """Serve until the event is set by a run."""
-    serving = asyncio.create_task(queue.serve())
+@contextmanager
+def serving(run: Callable[[Key], Outcome], workers: int) -> Iterator[Queue]:
+    """A queue that serves, and ends with the test."""
+    queue = Queue(run, workers)
+    queue.start()
     try:
-        async with asyncio.timeout(10):
-            while not until.is_set():
-                await asyncio.sleep(0.01)
+        yield queue
     finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        queue.stop()
 
 
 def test_a_run_that_fails_is_repeated_until_it_does_not(caplog: pytest.LogCaptureFixture) -> None:
@@ -36,12 +37,9 @@ def test_a_run_that_fails_is_repeated_until_it_does_not(caplog: pytest.LogCaptur
         done.set()
         return Outcome()
 
-    async def scene() -> None:
-        queue = Queue(run, 1)
+    with serving(run, 1) as queue:
         queue.add(KEY)
-        await served(queue, done)
-
-    asyncio.run(scene())
+        assert done.wait(SECONDS)
 
     assert answers == []
     assert "default/sage: 503; again in 0.2 s" in caplog.text
@@ -52,7 +50,7 @@ def test_one_key_never_runs_twice_at_once_while_others_run_beside_it() -> None:
     """Single flight per key, several keys at a time."""
     lock, done = threading.Lock(), threading.Event()
     running: dict[Key, int] = {}
-    together = threading.Barrier(2, timeout=5)
+    together = threading.Barrier(2, timeout=SECONDS)
     runs: list[Key] = []
 
     def run(key: Key) -> Outcome:
@@ -60,21 +58,19 @@ def test_one_key_never_runs_twice_at_once_while_others_run_beside_it() -> None:
             running[key] = running.get(key, 0) + 1
             assert running[key] == 1
             runs.append(key)
-        if len(runs) <= 2:
+            is_first = len(runs) <= 2
+        if is_first:
             together.wait()
         with lock:
             running[key] -= 1
-        if len(runs) >= 4:
-            done.set()
+            if len(runs) >= 4:
+                done.set()
         return Outcome(recheck_after=0.0)
 
-    async def scene() -> None:
-        queue = Queue(run, 4)
+    with serving(run, 4) as queue:
         for name in ("a", "b", "a", "b"):
             queue.add(Key("default", name))
-        await served(queue, done)
-
-    asyncio.run(scene())
+        assert done.wait(SECONDS)
 
     assert set(runs[:2]) == {Key("default", "a"), Key("default", "b")}
 
@@ -85,24 +81,36 @@ def test_a_stuck_run_shows_in_the_age_of_the_oldest() -> None:
 
     def run(_key: Key) -> Outcome:
         begun.set()
-        release.wait(5)
+        release.wait(SECONDS)
         return Outcome()
 
-    ages = []
-
-    async def scene() -> None:
-        queue = Queue(run, 1)
+    with serving(run, 1) as queue:
         queue.add(KEY)
-        serving = asyncio.create_task(queue.serve())
-        while not begun.is_set():
-            await asyncio.sleep(0.005)
-        ages.append(queue.oldest_run)
+        assert begun.wait(SECONDS)
+        during = queue.oldest_run
         release.set()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        ages.append(queue.oldest_run)
+    after = queue.oldest_run
 
-    asyncio.run(scene())
+    assert during > 0
+    assert after == 0.0
 
-    assert ages[0] > 0
-    assert ages[1] == 0.0
+
+def test_a_queue_that_stops_lets_the_run_under_way_end() -> None:
+    """And begins no other."""
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+    runs: list[Key] = []
+
+    def run(key: Key) -> Outcome:
+        runs.append(key)
+        begun.set()
+        release.wait(SECONDS)
+        ended.set()
+        return Outcome(recheck_after=0.0)
+
+    with serving(run, 1) as queue:
+        queue.add(KEY)
+        assert begun.wait(SECONDS)
+        threading.Timer(0.05, release.set).start()
+
+    assert ended.is_set()
+    assert runs == [KEY]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import config, desired, pods
+from dgl_operator.render import config, desired, pods, scripts
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
 from dglrun.contract import env, hostfile
@@ -29,7 +29,7 @@ def with_everything() -> DGLJob:
         a_template(
             command=["dglrun"],
             args=["--graph-name", "g"],
-            volumeMounts=[_mount("data", "/dgl_workspace/dataset")],
+            volumeMounts=[mount("data", "/dgl_workspace/dataset")],
         ),
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "graphs"}}],
         initContainers=[{"name": "fetch", "image": "fetch:v1"}],
@@ -42,7 +42,7 @@ def with_everything() -> DGLJob:
             ports=[{"name": "metrics", "containerPort": 9100}],
             resources=GPU,
             readinessProbe={"exec": {"command": ["true"]}},
-            volumeMounts=[_mount("fast", "/dev/shm")],
+            volumeMounts=[mount("fast", "/dev/shm")],
         ),
         volumes=[{"name": "fast", "emptyDir": {"medium": "Memory"}}],
         nodeSelector={"pool": "gpu"},
@@ -53,7 +53,7 @@ def with_everything() -> DGLJob:
     return a_job("full", launcher=launcher, worker=worker, slotsPerWorker=2)
 
 
-def _mount(name: str, path: str) -> Json:
+def mount(name: str, path: str) -> Json:
     return {"name": name, "mountPath": path}
 
 
@@ -80,18 +80,19 @@ JOBS = {
 
 @pytest.mark.parametrize("name", list(JOBS))
 def test_a_job_renders_as_its_golden_file_says(name: str) -> None:
-    """All objects and one pod of each kind, the last worker for the workers."""
+    """All objects, one pod of each kind, the last worker for the workers, and the rights at last."""
     job, addresses = JOBS[name]
     roles = frozenset(role for role in Role if role is not Role.WORKER or job.spec.partition_mode.has_workers)
     if not job.spec.partition_mode.has_partitioner:
         roles -= {Role.PARTITIONER}
 
-    want = desired.desired(job, roles, addresses, IMAGES)
+    made = desired.pods(job, roles, IMAGES)
 
-    shown = [pod for pod in want.pods if pod["metadata"]["name"].rpartition("-")[2] != "0"]
+    shown = [pod for pod in made if pod["metadata"]["name"].rpartition("-")[2] != "0"]
     if name == "twelve-workers":
-        shown = [want.pods[-1]]
-    golden.check(name, golden.as_yaml([*want.objects, *shown]))
+        shown = [made[-1]]
+    rights = desired.rights(job, frozenset(pod["metadata"]["name"] for pod in made))
+    golden.check(name, golden.as_yaml([*desired.objects(job, addresses), *shown, *rights]))
 
 
 def main_of(pod: Json) -> Json:
@@ -212,8 +213,8 @@ def test_a_users_volume_at_the_dataset_path_is_used_by_both() -> None:
     watcher = next(
         each for each in pod["spec"]["initContainers"] if each["name"] == "watcher-loop-partitioner"
     )
-    assert _mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
-    assert _mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
+    assert mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
+    assert mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
     assert volume(pod, "dataset-volume") is None
 
 
@@ -267,7 +268,8 @@ def test_the_template_is_not_changed_by_rendering() -> None:
     job = with_everything()
     before = job.model_dump_json()
 
-    desired.desired(job, frozenset(Role), ADDRESSES, IMAGES)
+    desired.objects(job, ADDRESSES)
+    desired.pods(job, frozenset(Role), IMAGES)
 
     assert job.model_dump_json() == before
 
@@ -302,6 +304,24 @@ def test_kubexec_runs_kubectl_as_the_2021_script_did(tmp_path: Path, argv: list[
     done = subprocess.run(["sh", str(script), *argv], capture_output=True, text=True, check=True)
 
     assert done.stdout == f"exec --namespace default {called}\n"
+
+
+def test_kubexec_runs_nothing_that_a_name_contains(tmp_path: Path) -> None:
+    """Names are words to the shell, whatever the API server lets through one day."""
+    kubectl, mark = tmp_path / "kubectl", tmp_path / "ran"
+    kubectl.write_text('#!/bin/sh\necho "$@"\n')
+    kubectl.chmod(0o755)
+    hostile = f"m;touch${{IFS}}{mark}$(touch${{IFS}}{mark})"
+    text = scripts.kubexec(namespace=hostile, job="sage", container=hostile)
+    script = tmp_path / "kubexec.sh"
+    script.write_text(text.replace("/opt/kube/kubectl", str(kubectl)))
+
+    done = subprocess.run(
+        ["sh", str(script), "sage-worker-0", "ls"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == f"exec --namespace {hostile} sage-worker-0 -c {hostile} -- /bin/sh -c ls\n"
+    assert not mark.exists()
 
 
 def test_kubexec_without_a_command_is_a_usage_error(tmp_path: Path) -> None:

@@ -1,58 +1,192 @@
-"""The running operator's own health: a full list that keeps failing is survived, and then told."""
+"""The running operator's informers: one namespace's failure is its own, and blindness shows in the health."""
 
-import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from dgl_operator.runtime import service, settings
-from dgl_operator.runtime.cluster import Listing
-from dgl_operator.runtime.kinds import Kind
+import pytest
+
+from dgl_operator.runtime import informer, service, settings
+from dgl_operator.runtime.cluster import Change, ClusterBusy, Page, Refused, WatchExpired
+from dgl_operator.runtime.decode import UNREADABLE
+from dgl_operator.runtime.http_server import Answer
+from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.service import Service
+from tests.support.jobs import a_raw_job
 from tests.support.memory_cluster import MemoryCluster
 
-PERIOD = 0.02
+SECONDS = 20.0
+FLAGS = ("--watcher-loop-image=w:v1", "--kubectl-download-image=k:v1")
 
 
-class BrokenAfterwards(MemoryCluster):
-    """Lists well until it is told to break, and then fails as no API server is known to."""
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of milliseconds."""
+    monkeypatch.setattr(informer, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(informer, "LONGEST_WAIT", 0.02)
+    monkeypatch.setattr(service, "SETTLE_SECONDS", 0.0)
+
+
+class WatchedCluster(MemoryCluster):
+    """An API server whose watches a test plays.
+
+    Attributes:
+        trouble: Called before each list and watch; raises what it is to fail with.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_broken, self.failures = False, 0
+        self.trouble: Callable[[str, Kind, str | None], None] = lambda _verb, _kind, _namespace: None
+        self.changes: dict[Kind, list[Change]] = {}
+        self.calls: list[tuple[str, Kind, str | None]] = []
 
-    def list(self, kind: Kind, namespace: str | None, job: str | None = None) -> Listing:
+    def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
         """See `Cluster`."""
-        if self.is_broken:
-            self.failures += 1
-            raise RuntimeError("an answer that nobody foresaw")
-        return super().list(kind, namespace, job)
+        self.calls.append(("list", kind, namespace))
+        self.trouble("list", kind, namespace)
+        yield from super().pages(kind, namespace, job)
+
+    def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
+        """See `Cluster`; what the test has put there, then a moment of quiet."""
+        self.calls.append(("watch", kind, namespace))
+        self.trouble("watch", kind, namespace)
+        while queue := self.changes.get(kind):
+            yield queue.pop(0)
+        threading.Event().wait(0.01)
 
 
-async def _until(is_so: object) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # type: ignore[operator]
-            await asyncio.sleep(PERIOD / 4)
+def eventually(what: str, holds: Callable[[], bool]) -> None:
+    """Wait for a condition of the threads."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s: {what}"
+        threading.Event().wait(0.005)
 
 
-def test_a_full_list_that_fails_is_tried_again_and_ends_the_health_after_three_periods() -> None:
-    """Whatever the error is; and one that goes well makes the operator healthy again."""
-    cluster = BrokenAfterwards()
-    chosen = replace(settings.parse([]), resync_seconds=PERIOD)
-    seen: list[int] = []
+@contextmanager
+def running(cluster: MemoryCluster, *namespaces: str, relist: float = 300.0) -> Iterator[Service]:
+    """A service without HTTP servers."""
+    chosen = replace(
+        settings.parse([*FLAGS, *(f"--namespace={name}" for name in namespaces)]), resync_seconds=relist
+    )
+    operator = Service(cluster, chosen)
+    operator._serve = lambda: None  # type: ignore[method-assign]
+    operator.start()
+    try:
+        yield operator
+    finally:
+        operator.stop()
 
-    async def live() -> None:
-        operator = Service(cluster, chosen)
-        operator._serve = lambda: None  # type: ignore[method-assign]
-        await operator.start()
-        seen.append(operator._health().status)
-        cluster.is_broken = True
-        await _until(lambda: cluster.failures > service.MISSED_RESYNCS + 1)
-        await _until(lambda: operator._health().status == 500)
-        seen.append(500)
-        cluster.is_broken = False
-        await _until(lambda: operator._health().status == 200)
-        seen.append(200)
-        await operator.stop()
 
-    asyncio.run(live())
+def status_of(cluster: MemoryCluster, key: Key) -> Json:
+    found: Json = cluster.objects[Kind.JOB, key.namespace, key.name].get("status") or {}
+    return found
 
-    assert seen == [200, 500, 200]
+
+def test_withdrawn_permissions_in_one_namespace_leave_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The resync and the start were for all or for none (finding A5)."""
+    cluster = WatchedCluster()
+    cluster.add(a_raw_job(namespace="good"))
+
+    def forbid(_verb: str, kind: Kind, namespace: str | None) -> None:
+        if namespace == "bad":
+            raise Refused(403, "Forbidden", f"{kind.plural} is forbidden in bad")
+
+    cluster.trouble = forbid
+    with running(cluster, "bad", "good") as operator:
+        eventually("ready", lambda: operator._readiness().status == 200)
+        eventually("the job's status", lambda: bool(status_of(cluster, Key("good", "sage"))))
+        health = operator._health()
+        cluster.trouble = lambda *_call: None
+        cluster.add(a_raw_job("late", namespace="bad", uid="late-uid"))
+        eventually("the other's status", lambda: bool(status_of(cluster, Key("bad", "late"))))
+
+    assert health == Answer(200, b"ok\n")
+    assert caplog.text.count("watch of dgljobs of bad: dgljobs is forbidden in bad") == 1
+
+
+def test_an_object_that_cannot_be_read_is_named_rejected_and_hurts_no_other() -> None:
+    """One job of 7 kB stopped the operator for every tenant (finding A1)."""
+    cluster = WatchedCluster()
+    deep = {key: value for key, value in a_raw_job("deep", uid="deep-uid").items() if key != "spec"}
+    cluster.add({**deep, UNREADABLE: "expected at most 200 levels of nesting, got more"})
+    cluster.add(a_raw_job())
+    with running(cluster) as operator:
+        eventually(
+            "a status each",
+            lambda: all(status_of(cluster, Key("default", name)) for name in ("deep", "sage")),
+        )
+        text = operator._metrics.text().decode()
+
+    assert status_of(cluster, Key("default", "deep"))["message"] == (
+        "InvalidSpec: expected at most 200 levels of nesting, got more"
+    )
+    assert status_of(cluster, Key("default", "sage"))["phase"] == "Pending"
+    assert 'dgl_operator_quarantined_objects_total{resource="dgljobs"} 1.0' in text
+    assert "InvalidSpec" in [event["reason"] for event in cluster.events]
+
+
+def test_an_object_that_cannot_be_kept_is_named_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it is; the watch goes on with the next."""
+    cluster = WatchedCluster()
+    with running(cluster) as operator:
+        eventually("ready", lambda: operator._readiness().status == 200)
+        odd = {"metadata": {"name": "odd", "namespace": "default", "resourceVersion": "5"}}
+        job = cluster.add(a_raw_job())
+        cluster.changes[Kind.JOB] = [Change("ADDED", odd), Change("ADDED", job)]
+        eventually("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
+
+    assert "DGLJob default/odd cannot be kept and is ignored" in caplog.text
+
+
+def test_an_expired_watch_lists_again_and_finds_what_is_gone() -> None:
+    """No deletion is reported for what vanished in between."""
+    cluster = WatchedCluster()
+    cluster.add(a_raw_job())
+    with running(cluster) as operator:
+        eventually("the job's pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
+        for place in [place for place in cluster.objects if place[0] is Kind.JOB]:
+            del cluster.objects[place]
+        expired = threading.Event()
+
+        def expire(verb: str, kind: Kind, _namespace: str | None) -> None:
+            if verb == "watch" and kind is Kind.JOB and not expired.is_set():
+                expired.set()
+                raise WatchExpired("too old resource version")
+
+        cluster.trouble = expire
+        eventually("the job is forgotten", lambda: operator._store.keys() == frozenset())
+
+
+@pytest.mark.parametrize("trouble", [RuntimeError("a bug"), ClusterBusy("connection refused")], ids=str)
+def test_watching_that_fails_is_begun_again_and_ends_the_health_after_three_periods(
+    trouble: Exception,
+) -> None:
+    """And never the process; one that goes well makes the operator healthy again."""
+    cluster = WatchedCluster()
+    with running(cluster, relist=0.05) as operator:
+        eventually("ready", lambda: operator._readiness().status == 200)
+        before = operator._health().status
+
+        def fail(*_call: object) -> None:
+            raise trouble
+
+        cluster.trouble = fail
+        eventually("unhealthy", lambda: operator._health().status == 500)
+        cluster.trouble = lambda *_call: None
+        eventually("healthy again", lambda: operator._health().status == 200)
+
+    assert before == 200
+
+
+def test_each_job_is_looked_at_now_and_then_whatever_the_watches_bring() -> None:
+    """A full list calls for all of them."""
+    cluster = WatchedCluster()
+    cluster.add(a_raw_job())
+    with running(cluster, relist=0.05) as operator:
+        eventually("pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
+        looks = operator._reconciler._metrics.seconds._sum
+        seen = looks.get()
+        eventually("another look", lambda: looks.get() > seen)

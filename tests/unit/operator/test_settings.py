@@ -4,23 +4,23 @@ import pytest
 
 from dgl_operator.runtime import settings
 from dgl_operator.runtime.settings import Address
+from tests.support.jobs import IMAGE_FLAGS, IMAGES
 
 
-def test_the_defaults_watch_the_whole_cluster_with_images_of_this_version() -> None:
-    """Pinned tags, pulled once (defect 35)."""
-    found = settings.parse([])
+def test_the_defaults_watch_the_whole_cluster() -> None:
+    """The images of the init containers are the only thing to be named; they are pulled once."""
+    found = settings.parse(IMAGE_FLAGS)
 
     assert found.namespaces == ()
-    assert found.images.watcher_loop.startswith("docker.io/dgloperator/watcher-loop:v")
+    assert found.images == IMAGES
     assert found.images.pull_policy == "IfNotPresent"
     assert (found.health, found.metrics) == (Address("", 8081), Address("", 8080))
 
 
 def test_namespaces_repeat_and_addresses_have_hosts() -> None:
     """As the flags of 2021 were written."""
-    found = settings.parse(
-        ["--namespace", "a", "--namespace", "b", "--namespace", "a", "--metrics-bind-address", "127.0.0.1:0"]
-    )
+    namespaces = ("--namespace", "a", "--namespace", "b", "--namespace", "a")
+    found = settings.parse([*IMAGE_FLAGS, *namespaces, "--metrics-bind-address", "127.0.0.1:0"])
 
     assert found.namespaces == ("a", "b")
     assert found.metrics == Address("127.0.0.1", 0)
@@ -34,12 +34,30 @@ def test_namespaces_repeat_and_addresses_have_hosts() -> None:
         ["--resync-period", "soon"],
         ["--log-format", "xml"],
         ["--name", "a"],
+        ["--watcher-loop-image", ""],
+        ["--kubectl-download-image", "a b"],
     ],
 )
 def test_a_wrong_flag_ends_with_2_and_names_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Abbreviations are no flags either."""
     with pytest.raises(SystemExit) as ended:
-        settings.parse(argv)
+        settings.parse([*IMAGE_FLAGS, *argv])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert argv[0] in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", IMAGE_FLAGS)
+def test_an_image_has_no_default(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A default would pull from a registry that the project does not own, into every launcher."""
+    (missing,) = [flag.partition("=")[0] for flag in IMAGE_FLAGS if flag != given]
+
+    with pytest.raises(SystemExit) as ended:
+        settings.parse([given])
 
     assert ended.value.code == 2
-    assert argv[0] in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"dgl-operator: the following arguments are required: {missing}; see 'dgl-operator --help'\n"
+    )

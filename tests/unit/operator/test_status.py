@@ -1,6 +1,11 @@
 """The status is one value: times set once, counters true, conditions by metav1's rules."""
 
+import re
 from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dgl_operator.api.v1alpha1 import JobStatus, Phase, ReplicaStatus
 from dgl_operator.domain import decide, events, report, status
@@ -9,6 +14,7 @@ from dgl_operator.domain.events import Event
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import NOON, a_job, a_pod, ended, observed, running, waiting, workers_of
 
+NO_REPORT = status.NO_REPORT
 LATER = NOON + timedelta(minutes=5)
 GOING_ON = Decision(Phase.STARTING, "pods are starting", (Fact("Accepted", True, "Valid"),))
 
@@ -102,7 +108,7 @@ def test_a_huge_report_is_refused_unread() -> None:
     said = report.read({"progress.json": '{"stage": "' + "x" * 20_000 + '"}'})
 
     assert said.progress is None
-    assert said.problems == ("progress.json: expected at most 16384 bytes, got 20013",)
+    assert said.problems == ("progress.json: expected at most 16384 bytes, got more",)
 
 
 def test_a_partition_report_of_another_form_never_reaches_the_status() -> None:
@@ -151,7 +157,7 @@ def test_a_hindrance_makes_one_warning_while_its_reason_stays() -> None:
     )
     assert events.between(first, second) == ()
     assert events.between(second, following(second, gone)) == (
-        Event("Normal", "BlockedResolved", "the job goes on"),
+        Event("Normal", "BlockedResolved", "the job continues"),
     )
 
 
@@ -165,3 +171,83 @@ def test_ready_workers_are_told_of() -> None:
     assert Event("Normal", "WorkersReady", "2 of 2 workers are Ready") in events.between(
         JobStatus(phase=Phase.PARTITIONED), new
     )
+
+
+@given(st.sampled_from(["x", "é", "\U0001f600"]), st.integers(32_760, 33_000))
+def test_no_text_is_longer_than_its_field(letter: str, length: int) -> None:
+    """The API server would refuse the whole status, and the job would never have an end."""
+    long = letter * length
+
+    new = following(JobStatus(), decide.reject("InvalidSpec", [long, long]))
+
+    assert new.message is not None
+    assert len(new.message) == 32_768
+    assert {len(condition.message) for condition in new.conditions} == {32_768}
+    assert following(new, decide.reject("InvalidSpec", [long, long])) == new
+
+
+@given(st.text() | st.sampled_from(["Back off", "0/1", ":", "1" * 2000, "A" * 2000 + ":"]))
+def test_every_reason_is_one_that_a_condition_takes(reason: str) -> None:
+    """It comes from the API server, a webhook or a kubelet."""
+    new = following(JobStatus(), Decision(Phase.PENDING, "", (Fact("Blocked", True, reason),)))
+
+    assert re.fullmatch(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", new.conditions[0].reason)
+    assert len(new.conditions[0].reason) <= 1024
+
+
+def test_a_milestone_makes_a_status_irrevocable_once() -> None:
+    """It has to be written before anything more is made."""
+    job = a_job()
+    delivered = decide.decide(
+        job, observed(job, a_pod(job, Role.LAUNCHER), a_pod(job, Role.PARTITIONER, "Succeeded")), NO_REPORT
+    )
+    old = following(JobStatus(), GOING_ON)
+
+    assert status.irrevocable(old, delivered)
+    assert not status.irrevocable(following(old, delivered), delivered)
+    assert not status.irrevocable(old, GOING_ON)
+
+
+def counted(ready: str) -> JobStatus:
+    facts = (Fact("WorkersReady", False, "NotAllReady", f"{ready} workers are Ready"),)
+    decision = Decision(Phase.PARTITIONED, f"waiting for the workers, {ready} are Ready", facts)
+    replicas = {"Worker": ReplicaStatus(ready=ready)}
+    return status.next_status(JobStatus(start_time=NOON), 1, decision, replicas, NO_REPORT, NOON)
+
+
+def test_counts_and_progress_are_minor() -> None:
+    """Two hundred Ready events need no two hundred writes."""
+    said = report.read({"progress.json": '{"stage": "Training", "percent": 3}'})
+    decision = Decision(Phase.STARTING, "pods are starting", GOING_ON.facts)
+    first = following(JobStatus(), decision)
+
+    assert status.is_minor(counted("1 of 3"), counted("2 of 3"))
+    assert status.is_minor(first, status.next_status(first, 1, decision, {}, said, LATER))
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision(Phase.TRAINING, "", GOING_ON.facts),
+        Decision(Phase.STARTING, "", (Fact("Accepted", False, "Valid"),)),
+        Decision(Phase.STARTING, "", (Fact("Accepted", True, "Other"),)),
+        Decision(Phase.STARTING, "", (*GOING_ON.facts, Fact("Blocked", True, "Forbidden"))),
+    ],
+)
+def test_a_new_phase_condition_or_reason_is_not_minor(decision: Decision) -> None:
+    """It is written at once."""
+    first = following(JobStatus(), GOING_ON)
+
+    assert not status.is_minor(first, following(first, decision))
+
+
+def test_a_stall_makes_a_warning_and_its_end_a_note() -> None:
+    """Both are seen by `kubectl describe`."""
+    bare = Decision(Phase.PENDING, "")
+    first = following(JobStatus(phase=Phase.PENDING), decide.stalled(bare, "InternalError", "KeyError"))
+    second = following(first, decide.unstalled(bare, first))
+
+    assert events.between(JobStatus(phase=Phase.PENDING), first) == (
+        Event("Warning", "InternalError", "KeyError"),
+    )
+    assert events.between(first, second) == (Event("Normal", "StalledResolved", "the job continues"),)

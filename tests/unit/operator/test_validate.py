@@ -32,6 +32,7 @@ def test_partitions_must_equal_workers_and_the_message_names_both(spelling: tupl
         ["--num-partitions", "$(PARTS)"],
         ["--", "--num-partitions", "7"],
         ["--num-partitions"],
+        ["--num-partitions", "9" * 5000],
     ],
 )
 def test_a_number_that_cannot_be_told_is_left_to_dglrun(args: list[str]) -> None:
@@ -66,10 +67,13 @@ def with_pod(**spec: Any) -> Json:
             with_pod(volumes=[{"name": "shm-volume", "emptyDir": {}}]),
             "expected shm-volume mounted at /dev/shm",
         ),
-        (a_template(volumeMounts=[{"name": "v", "mountPath": "/etc/dgl/"}]), "expected /etc/dgl free, got v"),
+        (
+            a_template(volumeMounts=[{"name": "v", "mountPath": "/etc/dgl/"}]),
+            "expected /etc/dgl free, got 'v'",
+        ),
         (
             a_template(volumeMounts=[{"name": "v", "mountPath": "/opt/kube"}]),
-            "expected /opt/kube free, got v",
+            "expected /opt/kube free, got 'v'",
         ),
         (a_template(env=[{"name": "DGL_OPERATOR_ENV", "value": "0"}]), "expected no DGL_OPERATOR_*"),
         (a_template(ports=[{"name": "web", "containerPort": 30050}]), "expected 30050 (dglserver) free"),
@@ -78,6 +82,8 @@ def with_pod(**spec: Any) -> Json:
         (a_template(env="PATH=/bin"), "env: expected a list of objects, got 'PATH=/bin'"),
         (a_template(resources=["10Gi"]), "resources: expected an object"),
         (a_template(resources={"limits": ["10Gi"]}), "resources.limits: expected amounts by name"),
+        (a_template(resources={"limits": {"memory": "-1Gi"}}), "expected a quantity of at least 0"),
+        (a_template("kubectl-download"), "containers: expected a name that the operator does not use"),
         (
             a_template(resources={"limits": {"memory": "1e9999999"}}),
             "expected a quantity of at most 40 digits",
@@ -142,7 +148,7 @@ def test_a_mode_without_back_end_is_refused_by_one_switch(mode: Mode) -> None:
 
 
 def test_a_service_account_of_the_users_own_is_kept_with_a_warning() -> None:
-    """He answers for its rights then."""
+    """Its rights remain the user's responsibility."""
     launcher = a_template(command=["dglrun"])
     launcher["spec"]["serviceAccountName"] = "trainer"
 

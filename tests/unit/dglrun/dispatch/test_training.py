@@ -4,7 +4,10 @@ The second server has an address and a shared memory of its own, so it is anothe
 trainers reach part 1 by DGL's network protocol only. Needs root for that shared memory.
 """
 
+import contextlib
 import os
+import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -78,9 +81,21 @@ def communities(nodes: int = 2000, edges: int = 20000) -> Toy:
     )
 
 
+def a_free_port(*hosts: str) -> int:
+    """A port that is free at each of these addresses, below those that Linux gives to connections."""
+    for port in random.sample(range(20000, 30000), 100):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for host in hosts:
+                held.enter_context(socket.socket()).bind((host, port))
+            return port
+    raise AssertionError(f"no free port at {hosts} among 100 of 20000 to 30000")
+
+
 def train(python: str, folder: Path, form: str) -> list[subprocess.Popen[str]]:
     """Start two servers and two trainers; returns the trainers."""
-    (folder / "ip").write_text("127.0.0.1 30110\n127.0.0.2 30110\n")
+    hosts = ("127.0.0.1", "127.0.0.2")
+    port = a_free_port(*hosts)
+    (folder / "ip").write_text("".join(f"{host} {port}\n" for host in hosts))
     common = {
         "DGL_DIST_MODE": "distributed",
         "DGL_NUM_SAMPLER": "0",

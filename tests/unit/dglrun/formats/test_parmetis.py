@@ -17,7 +17,11 @@ from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmeti
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, edges_of, toys
 
-QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def a_graph(folder: Path) -> ChunkedGraph:

@@ -29,7 +29,11 @@ def has_metis() -> bool:
 
 NEEDS_METIS = pytest.mark.skipif(not has_metis(), reason="libmetis is not installed (Debian: libmetis5)")
 WITH_NODES = toys().filter(lambda toy: any(toy.nodes.values()))
-QUIET = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def partition(source: Path, out: Path, *flags: str) -> int:

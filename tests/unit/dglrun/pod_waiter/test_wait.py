@@ -42,3 +42,16 @@ def test_403_without_any_deadline_is_waited_out_and_told_again_and_again(
     named = ", ".join(host.name for host in hosts[:5])
     assert len(told) >= 2
     assert set(told) == {f'not allowed to see {named} and 2 more yet: pods "job-worker-0" is forbidden'}
+
+
+def test_the_end_of_named_pods_is_awaited_without_the_file(tmp_path: Path) -> None:
+    """The kubelet brings a changed partfile up to a minute later, and its address is not needed."""
+    config = Config("graphs", tmp_path / "none", WatchMode.FINISHED, 1, None, None, ("job-partitioner",))
+    finished = PodSnapshot.at(builders.a_pod({"phase": "Succeeded"}))
+    followers = Followers(lambda _name: iter(()))
+    followers.news.put(News("job-partitioner", finished))
+    said: SimpleQueue[str] = SimpleQueue()
+
+    wait.wait(config, followers, said.put)
+
+    assert said.get(timeout=SECONDS) == "1 of 1 finished"

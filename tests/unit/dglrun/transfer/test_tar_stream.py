@@ -93,14 +93,17 @@ def test_a_changed_stream_never_passes(tmp_path_factory: pytest.TempPathFactory,
     assert list(target.iterdir()) == []
 
 
-def test_a_name_that_leads_out_is_refused(tmp_path: Path) -> None:
-    """A stream may write below its target only."""
+@pytest.mark.parametrize("name", ["../../outside", "{tmp_path}/outside", "a/../../../outside"])
+def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    """A stream may write below its target only, whether its name climbs or is absolute."""
     (tmp_path / "f").write_text("x")
     stream = io.BytesIO()
-    pack([Item(tmp_path / "f", "../f")], stream)
+    pack([Item(tmp_path / "f", name.format(tmp_path=tmp_path))], stream)
 
     with pytest.raises(PackError, match="within the folder"):
         unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert not (tmp_path / "outside").exists()
 
 
 def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ pytestmark = [
 
 SCRIPTS = ROOT / "tests" / "e2e" / "scripts"
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
-SUBNET = f"10.213.{os.getpid() % 250}"
-"""Of this process: a killed run leaves its bridge behind, and two of one address lead nowhere."""
+SUBNET = f"10.{128 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
+"""Of this process: others run beside it, or were killed and left their bridge behind."""
 IPS = (f"{SUBNET}.1", f"{SUBNET}.2")
 LIMIT = 10.0
 

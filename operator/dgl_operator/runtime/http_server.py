@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from dgl_operator.runtime.settings import Address
 
@@ -20,6 +21,11 @@ class Answer:
 
 
 Routes = Mapping[str, Callable[[], Answer]]
+
+MAX_CONNECTIONS = 16
+"""Connections at once, each with a thread; a further one is closed at once."""
+TIMEOUT_SECONDS = 5.0
+"""A connection that asks nothing for so long is closed."""
 
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 """What a kernel without IPv6 says to its socket or to its address."""
@@ -42,7 +48,10 @@ def start(address: Address, routes: Routes) -> ThreadingHTTPServer | None:
 
 
 class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), handler)
 
@@ -51,6 +60,23 @@ class _Server(ThreadingHTTPServer):
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection while there are few: idle ones must not fill the process with threads."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, and then make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is not worth a line."""
 
 
 def _listen(address: Address, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
@@ -66,6 +92,8 @@ def _listen(address: Address, handler: type[BaseHTTPRequestHandler]) -> Threadin
 
 def _handler(routes: Routes) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = TIMEOUT_SECONDS
+
         def do_GET(self) -> None:
             """Answer one request."""
             route = routes.get(self.path.partition("?")[0])

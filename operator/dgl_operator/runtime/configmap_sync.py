@@ -6,10 +6,8 @@ and an annotation that overtakes the ConfigMap would sync the old text: a second
 later. The annotation ends as the hash of what is mounted, so that a restarted operator finds nothing to do.
 """
 
-import time
-from collections.abc import Callable
-
 from dgl_operator.domain.observed import Pod
+from dgl_operator.runtime.clock import Clock
 from dgl_operator.runtime.cluster import Cluster, Place
 from dgl_operator.runtime.kinds import Key, Kind
 from dgl_operator.runtime.store import Store
@@ -19,16 +17,16 @@ AGAIN_SECONDS = 1.0
 _FIRST = ".first"
 
 
-class Nudger:
+class ConfigMapSync:
     """Annotates waiting launchers."""
 
-    def __init__(self, cluster: Cluster, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster, store: Store, clock: Clock) -> None:
         self._cluster = cluster
         self._store = store
         self._clock = clock
-        self._nudged: dict[Key, float] = {}
+        self._annotated: dict[Key, float] = {}
 
-    def nudge(self, key: Key, launcher: Pod | None, digest: str | None) -> float | None:
+    def sync(self, key: Key, launcher: Pod | None, digest: str | None) -> float | None:
         """Bring the annotation up to the ConfigMap's hash.
 
         Args:
@@ -40,13 +38,17 @@ class Nudger:
             Seconds after which to call again, None when it is up to date.
         """
         if digest is None or launcher is None or launcher.config_hash == digest or not _is_waiting(launcher):
-            self._nudged.pop(key, None)
+            self._annotated.pop(key, None)
             return None
         if launcher.config_hash != digest + _FIRST:
             self._annotate(key, launcher, digest + _FIRST)
-            self._nudged[key] = self._clock()
+            self._annotated[key] = self._clock.seconds()
             return AGAIN_SECONDS
-        wait = self._nudged.get(key, self._clock() - AGAIN_SECONDS) + AGAIN_SECONDS - self._clock()
+        wait = (
+            self._annotated.get(key, self._clock.seconds() - AGAIN_SECONDS)
+            + AGAIN_SECONDS
+            - self._clock.seconds()
+        )
         if wait > 0:
             return wait
         self._annotate(key, launcher, digest)
@@ -55,7 +57,7 @@ class Nudger:
     def _annotate(self, key: Key, launcher: Pod, value: str) -> None:
         annotations = {names.ANNOTATION_CONFIG_HASH: value}
         place = Place(key.namespace, launcher.name, launcher.uid)
-        if stored := self._cluster.annotate(Kind.POD, place, annotations):
+        if stored := self._cluster.mark(Kind.POD, place, {"annotations": annotations}):
             self._store.put(Kind.POD, stored)
 
 

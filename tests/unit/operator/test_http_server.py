@@ -3,6 +3,7 @@
 import errno
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,15 +12,15 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from dgl_operator.runtime import serve
-from dgl_operator.runtime.serve import Answer
+from dgl_operator.runtime import http_server
+from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.settings import Address
 
 
 def test_routes_answer_and_others_do_not() -> None:
     """On a port of the system's choice."""
     server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), serve._handler({"/healthz": lambda: Answer(503, b"stuck\n")})
+        ("127.0.0.1", 0), http_server._handler({"/healthz": lambda: Answer(503, b"stuck\n")})
     )
     port = server.server_address[1]
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -37,7 +38,7 @@ def test_routes_answer_and_others_do_not() -> None:
 
 def test_port_zero_switches_a_server_off() -> None:
     """As the 2021 flag did."""
-    assert serve.start(Address("", 0), {}) is None
+    assert http_server.start(Address("", 0), {}) is None
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this kernel has no IPv6")
@@ -76,7 +77,7 @@ def test_a_host_that_was_named_is_the_only_one() -> None:
 def test_a_port_that_is_taken_is_an_error() -> None:
     """It is not mistaken for a missing family: the operator would serve beside a stranger."""
     with socket.create_server(("0.0.0.0", 0)) as other, pytest.raises(OSError, match="in use") as caught:  # noqa: S104
-        serve.start(Address("", other.getsockname()[1]), {})
+        http_server.start(Address("", other.getsockname()[1]), {})
 
     assert caught.value.errno == errno.EADDRINUSE
 
@@ -85,7 +86,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 def _listening(host: str) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
-    server = serve.start(Address(host, port), {"/healthz": lambda: Answer(200, b"ok\n")})
+    server = http_server.start(Address(host, port), {"/healthz": lambda: Answer(200, b"ok\n")})
     assert server is not None
     try:
         yield port
@@ -101,3 +102,46 @@ def _get(url: str) -> tuple[int, bytes]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
+
+
+def test_idle_connections_do_not_fill_the_process_with_threads() -> None:
+    """800 of them made 802 threads (finding A15); a further one is closed and a probe gets its turn again."""
+    with _listening("127.0.0.1") as port:
+        idle = [
+            socket.create_connection(("127.0.0.1", port), timeout=30)
+            for _ in range(4 * http_server.MAX_CONNECTIONS)
+        ]
+        refused = sum(_is_closed(each) for each in idle[http_server.MAX_CONNECTIONS :])
+        threads = sum("process_request_thread" in thread.name for thread in threading.enumerate())
+        for each in idle:
+            each.close()
+        found = _eventually(f"http://127.0.0.1:{port}/healthz")
+
+    assert refused == 3 * http_server.MAX_CONNECTIONS
+    assert threads <= http_server.MAX_CONNECTIONS
+    assert found == (200, b"ok\n")
+
+
+def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold one of few places for ever."""
+    monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.1)
+    with _listening("127.0.0.1") as port, socket.create_connection(("127.0.0.1", port), timeout=30) as idle:
+        assert idle.recv(1) == b""
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def _eventually(url: str) -> tuple[int, bytes]:
+    """Ask until a place is free."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return _get(url)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise

@@ -11,7 +11,7 @@ _LONGEST = 1024
 """The API server refuses longer messages."""
 
 
-def notice(raw: Json, event: Event, now: datetime) -> Json:
+def manifest(raw: Json, event: Event, now: datetime) -> Json:
     """Return an Event about a job."""
     metadata, time = raw["metadata"], now.isoformat().replace("+00:00", "Z")
     return {

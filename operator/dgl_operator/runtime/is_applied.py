@@ -1,6 +1,5 @@
 """Whether an object already is what is wanted, so that nothing is written for nothing."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -8,14 +7,14 @@ def is_met(wanted: Any, actual: Any) -> bool:
     """Whether every field that we render stands in the stored object with our value.
 
     What others added (defaults, their own labels, data of the report) does not count. Lists are ours as
-    a whole and have our length; owner references alone may have company.
+    a whole and have our length; owner references alone may have company. Both are JSON values.
     """
-    if isinstance(wanted, Mapping):
-        if not isinstance(actual, Mapping):
+    if isinstance(wanted, dict):
+        if not isinstance(actual, dict):
             return False
         return all(_field_is_met(key, value, actual.get(key)) for key, value in wanted.items())
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if not isinstance(actual, Sequence) or len(actual) != len(wanted):
+    if isinstance(wanted, list):
+        if not isinstance(actual, list) or len(actual) != len(wanted):
             return False
         return all(is_met(one, other) for one, other in zip(wanted, actual, strict=True))
     return bool(wanted == actual)

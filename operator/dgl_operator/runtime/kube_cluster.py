@@ -1,0 +1,355 @@
+"""A real API server behind `Cluster`. The only user of `kubernetes`.
+
+The verbs here are the operator's RBAC rules: list, watch, get, create, patch (apply, mark, stop, status),
+delete, and events. There is no exec. Answers are read with a bound on their size and depth, since any object
+may have been written by anybody.
+"""
+
+import json
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+import urllib3
+import urllib3.exceptions
+from kubernetes import client, config
+
+from dgl_operator.runtime import decode
+from dgl_operator.runtime.cluster import (
+    AlreadyExists,
+    Change,
+    ClusterBusy,
+    Conflict,
+    NotFound,
+    Page,
+    Place,
+    Refused,
+    WatchExpired,
+)
+from dgl_operator.runtime.kinds import Json, Kind
+from dglrun.contract import names
+
+FIELD_MANAGER = "dgl-operator"
+TIMEOUT_SECONDS = 30
+WATCH_SECONDS = 280
+"""The API server ends a watch after this time; it is then taken up where it stopped."""
+SILENCE_SECONDS = 90
+"""A watch without a byte for so long is dead: the API server sends a bookmark each minute."""
+POOL = 64
+"""Connections kept open: the reconcile threads, the pod creators and the watches."""
+
+FIRST_PAGE, LARGEST_PAGE = 50, 500
+PAGE_BYTES = 1 << 20
+"""The size that pages are steered to, by the objects of the page before."""
+MAX_ANSWER_BYTES = 8 << 20
+"""No object is larger than etcd's 1.5 MiB; of a list answer beyond this a smaller page is asked for."""
+
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
+_RETRIES = urllib3.Retry(total=2, redirect=0, status=0, other=0, respect_retry_after_header=False)
+"""A kept connection that the server has closed is opened again; an answer is never asked for twice here."""
+
+
+class KubeCluster:
+    """A real API server, reached by the pod's account or by KUBECONFIG."""
+
+    def __init__(self) -> None:
+        settings = client.Configuration()
+        try:
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            config.load_kube_config(client_configuration=settings)
+        settings.connection_pool_maxsize = POOL
+        self._settings = settings
+        self._pool: urllib3.PoolManager = client.ApiClient(settings).rest_client.pool_manager
+        self._agent = f"{FIELD_MANAGER}/{metadata.version('dgl-operator')}"
+
+    def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
+        """See `Cluster`; a page is as large as the objects of the one before let expect."""
+        query = {"limit": str(FIRST_PAGE), **_selector(kind, job)}
+        while True:
+            try:
+                data = self._send("GET", kind.path(namespace), query)
+            except _TooLarge:
+                if query["limit"] == "1":
+                    raise ClusterBusy(f"GET {kind.path(namespace)}: one object is over 8 MiB") from None
+                query["limit"] = str(max(1, int(query["limit"]) // 8))
+                continue
+            page, more = _page(kind, data)
+            yield page
+            if not more:
+                return
+            query |= {"continue": more, "limit": str(_next_page(int(query["limit"]), len(data)))}
+
+    def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
+        """See `Cluster`."""
+        query = {
+            **_selector(kind, None),
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(version),
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        what = f"watch {kind.path(namespace)}"
+        timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=SILENCE_SECONDS)
+        try:
+            response = self._request("GET", kind.path(namespace), query, timeout=timeout)
+        except Refused as error:
+            if error.status == 410:
+                raise WatchExpired(str(error)) from error
+            raise
+        try:
+            for line in _lines(response, what):
+                yield _change(kind, line, what)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterBusy(f"{what}: {error}") from error
+        finally:
+            response.close()
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """See `Cluster`."""
+        try:
+            return self._call("GET", kind.path(namespace, name))
+        except NotFound:
+            return None
+
+    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+        """See `Cluster`."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        if rehearse:
+            query["dryRun"] = "All"
+        return self._call("POST", Kind.of(body).path(body["metadata"]["namespace"]), query, body)
+
+    def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
+        """See `Cluster`."""
+        known = {**body["metadata"], **_as_seen(actual)}
+        path = Kind.of(body).path(known["namespace"], known["name"])
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return self._call("PATCH", path, query, {**body, "metadata": known}, _APPLY)
+
+    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
+        """See `Cluster`."""
+        return self._merge(kind, place, {"metadata": dict(metadata)})
+
+    def stop(self, place: Place) -> Json | None:
+        """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
+        return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": 1}})
+
+    def delete(self, kind: Kind, place: Place) -> None:
+        """See `Cluster`."""
+        body = {"preconditions": {"uid": place.uid}}
+        try:
+            self._call("DELETE", kind.path(place.namespace, place.name), None, body)
+        except (NotFound, Conflict):
+            return
+
+    def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
+        """See `Cluster`.
+
+        The version makes the write safe: the status subresource of a custom resource takes the stored
+        metadata before it validates, so that a wrong UID alone would pass and the status of a deleted
+        job would land on its successor of the same name.
+        """
+        known = job["metadata"]
+        body = {
+            "apiVersion": Kind.JOB.api_version,
+            "kind": Kind.JOB.value[0],
+            "metadata": {"name": known["name"], "namespace": known["namespace"], **_as_seen(job)},
+            "status": status,
+        }
+        path = Kind.JOB.path(known["namespace"], known["name"]) + "/status"
+        return self._call("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
+
+    def post_event(self, body: Json) -> None:
+        """See `Cluster`."""
+        self._call("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body)
+
+    def _merge(self, kind: Kind, place: Place, change: Json) -> Json | None:
+        """Change one object; the server calls another UID an invalid change of an immutable field."""
+        body = {**change, "metadata": {**change.get("metadata", {}), "uid": place.uid}}
+        path, query = kind.path(place.namespace, place.name), {"fieldManager": FIELD_MANAGER}
+        try:
+            return self._call("PATCH", path, query, body, _MERGE)
+        except Refused as error:
+            if error.status in (404, 409, 422):
+                return None
+            raise
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        try:
+            return decode.one(self._send(method, path, query, body, content_type))
+        except _TooLarge:
+            raise ClusterBusy(f"{method} {path}: the answer is over 8 MiB") from None
+        except decode.DecodeError as error:  # a proxy's page in between, perhaps
+            raise ClusterBusy(f"{method} {path}: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        timeout = urllib3.Timeout(total=TIMEOUT_SECONDS)
+        response = self._request(method, path, query, body, content_type, timeout)
+        try:
+            data = _read(response, f"{method} {path}", time.monotonic() + TIMEOUT_SECONDS)
+        except _TooLarge:
+            response.close()
+            raise
+        response.release_conn()
+        return data
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        timeout: urllib3.Timeout | None = None,
+    ) -> urllib3.BaseHTTPResponse:
+        words = f"?{urllib.parse.urlencode(query, safe='/')}" if query else ""
+        url = f"{self._settings.host}{path}{words}"
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": self._agent}
+        headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
+        text = None if body is None else json.dumps(body, separators=(",", ":"))
+        what = f"{method} {path}"
+        try:
+            response = self._pool.request(
+                method,
+                url,
+                body=text,
+                headers=headers,
+                timeout=timeout,
+                retries=_RETRIES,
+                preload_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterBusy(f"{what}: {error}") from error
+        if response.status < 400:
+            return response
+        try:
+            data = _read(response, what, time.monotonic() + TIMEOUT_SECONDS)
+        finally:
+            response.release_conn()
+        raise _error(response.status, data, response.headers.get("Retry-After"), what)
+
+
+class _TooLarge(Exception):
+    """An answer is over the bound."""
+
+
+def _read(response: urllib3.BaseHTTPResponse, what: str, deadline: float) -> bytes:
+    """Read a whole answer; a server that sends it byte by byte does not hold a thread for ever."""
+    parts, size = [], 0
+    try:
+        for part in response.stream(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                raise _TooLarge(what)
+            if time.monotonic() > deadline:
+                raise ClusterBusy(f"{what}: no whole answer within {TIMEOUT_SECONDS} s")
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ClusterBusy(f"{what}: {error}") from error
+    return b"".join(parts)
+
+
+def _lines(response: urllib3.BaseHTTPResponse, what: str) -> Iterator[bytes]:
+    """Yield the lines of a stream; the pieces of a long one are joined once, when it is whole."""
+    pieces: list[bytes] = []
+    size = 0
+    for part in response.stream(1 << 16):
+        *whole, rest = part.split(b"\n")
+        for end in whole:
+            yield b"".join([*pieces, end])
+            pieces, size = [], 0
+        pieces.append(rest)
+        size += len(rest)
+        if size > MAX_ANSWER_BYTES:
+            raise ClusterBusy(f"{what}: one event is over 8 MiB")
+
+
+def _page(kind: Kind, data: bytes) -> tuple[Page, str | None]:
+    """Return a page and the token of the next, None after the last."""
+    try:
+        answer = decode.listed(data)
+        version = int(answer["metadata"]["resourceVersion"])
+        items = tuple(_typed(kind, item) for item in answer["items"] or ())
+    except (decode.DecodeError, KeyError) as error:
+        raise ClusterBusy(
+            f"list of {kind.plural}: expected a list, got an answer without: {error}"
+        ) from error
+    return Page(items, version), answer["metadata"].get("continue") or None
+
+
+def _change(kind: Kind, line: bytes, what: str) -> Change:
+    """Read one event.
+
+    Raises:
+        WatchExpired: the API server says that the version is too old.
+        ClusterBusy: it ends the watch for another reason.
+    """
+    try:
+        type_, item = decode.event(line)
+    except decode.DecodeError as error:
+        raise ClusterBusy(f"{what}: {error}") from error
+    if type_ != "ERROR":
+        return Change(type_, _typed(kind, item))
+    if item.get("code") == 410:
+        raise WatchExpired(str(item.get("message")))
+    raise ClusterBusy(f"{what}: {item.get('message')}", status=int(item.get("code") or 0))
+
+
+def _typed(kind: Kind, item: Json) -> Json:
+    """Items of a list do not say what they are."""
+    return {**item, "kind": kind.value[0], "apiVersion": kind.api_version}
+
+
+def _selector(kind: Kind, job: str | None) -> dict[str, str]:
+    if kind is Kind.JOB:
+        return {}
+    return {"labelSelector": f"{names.LABEL_JOB}={job}" if job else names.LABEL_JOB}
+
+
+def _next_page(limit: int, size: int) -> int:
+    """Objects for the next page, by the bytes of the last; it grows slowly and shrinks at once."""
+    return max(1, min(limit * PAGE_BYTES // max(size, 1), limit * 4, LARGEST_PAGE))
+
+
+def _as_seen(actual: Mapping[str, Any]) -> Json:
+    """Metadata by which the server refuses a write that was decided on another object or version."""
+    return {key: actual["metadata"][key] for key in ("uid", "resourceVersion")}
+
+
+def _error(status: int, data: bytes, retry_after: str | None, what: str) -> Exception:
+    """Turn an answer into one of the errors above; 401 may pass when the token is renewed."""
+    answer = _status(data)
+    reason, message = answer.get("reason") or "", answer.get("message") or data[:500].decode(errors="replace")
+    if status in (401, 408, 429) or status >= 500:
+        wait = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
+        return ClusterBusy(f"{what}: HTTP {status}: {message}", wait, status, reason)
+    if status == 404:
+        return NotFound(status, reason, message)
+    if status == 409:
+        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
+        return kind(status, reason, message)
+    return Refused(status, reason, message)
+
+
+def _status(data: bytes) -> Json:
+    try:
+        return decode.one(data)
+    except decode.DecodeError:
+        return {}

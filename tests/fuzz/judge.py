@@ -1,0 +1,39 @@
+"""What the log and the statuses of a batch say together."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tests.fuzz.cases import Case
+from tests.fuzz.findings import Finding
+from tests.fuzz.raw_api import Json
+from tests.fuzz.watched import LogError
+
+Job = tuple[str, str]
+_SHOWN = ("Stalled", "Blocked", "Failed")
+
+
+def log_findings(
+    errors: Iterable[LogError], jobs: Mapping[Job, Case], statuses: Mapping[Job, Json | None], counted: float
+) -> Iterator[Finding]:
+    """Each error is counted by a metric and shown in its job's status; an exception is always a finding.
+
+    Args:
+        errors: Errors that the operator logged.
+        jobs: Cases by job.
+        statuses: Status of each job, None for one that is gone.
+        counted: By how much the operator's error counters grew meanwhile.
+    """
+    for error in errors:
+        place, _, name = error.job.partition("/")
+        problems = [] if counted else ["not counted by a metric"]
+        if not is_shown(statuses.get((place, name))):
+            problems.append("its job does not say so")
+        if error.bug or problems:
+            told = f" ({', '.join(problems)})" if problems else ""
+            yield Finding(f"logged: {error.bug or 'error'}{told}", error.message, jobs.get((place, name)))
+
+
+def is_shown(status: Json | None) -> bool:
+    """Whether the status says that something is wrong; a job that is gone has none."""
+    conditions = (status or {}).get("conditions") or ()
+    kinds = {each.get("type") for each in conditions if each.get("status") == "True"}
+    return status is None or bool(kinds & set(_SHOWN))

@@ -1,0 +1,241 @@
+"""A run: an operator, innocent jobs, batches of hostile cases, a verdict."""
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fuzz import generator, judge, stage, watched
+from tests.fuzz.batch import Batch
+from tests.fuzz.cases import Case
+from tests.fuzz.findings import Finding, Findings, cut
+from tests.fuzz.innocents import Innocents
+from tests.fuzz.stage import Stage
+from tests.fuzz.tally import Tally
+from tests.support.operator_process import OperatorProcess
+
+ROOT = Path(__file__).parents[2]
+BATCH = 125
+WARM_UP_ROUNDS = 3
+GROWTH = 1.3
+"""Memory at the end, compared with the start."""
+SETTLE_SECONDS = 30.0
+MOST_DEATHS = 10
+MOST_SEARCHES = 2
+"""A search for the case that ended an operator takes a minute or two."""
+MOST_STORAGE = 1_700_000_000
+"""etcd refuses all writes at 2 GiB, and others use it, too."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for.
+
+    Attributes:
+        kinds: A regular expression; cases of other kinds are left out.
+        patience: Factor on all deadlines.
+    """
+
+    seed: int
+    numbers: Sequence[int]
+    kinds: str = ""
+    patience: float = 1.0
+
+    def cases(self) -> Iterator[Case]:
+        """The cases that are wanted."""
+        made = (generator.case(self.seed, number) for number in self.numbers)
+        return (case for case in made if re.search(self.kinds, case.kind))
+
+    def batches(self) -> Iterator[list[Case]]:
+        """The same by the hundred and more; few of them are large, but all together would be."""
+        batch: list[Case] = []
+        for case in self.cases():
+            batch.append(case)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+class Clock:
+    """Seconds of each step, one after the other."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._laps: list[str] = []
+
+    def lap(self, name: str) -> None:
+        """End a step."""
+        now = time.monotonic()
+        self._laps.append(f"{name} {now - self._last:.0f} s")
+        self._last = now
+
+    def __str__(self) -> str:
+        return ", ".join(self._laps)
+
+
+class Run:
+    """Batches on a stage, and what is found meanwhile."""
+
+    def __init__(self, options: Options, on: Stage) -> None:
+        self._options = options
+        self._stage = on
+        self.findings = Findings(ROOT / "build" / "fuzz" / str(options.seed), options.seed)
+        self._tally = Tally()
+        self._innocents = Innocents(on.api, (on.tenant, on.quiet), self.findings.add, options.patience)
+        self._start_mib = self._end_mib = self._peak_mib = 0.0
+        self._deaths = self._searches = 0
+
+    def warm_up(self) -> None:
+        """Play ordinary jobs: their time and the memory after them are what the rest is compared with."""
+        self._innocents.measure(WARM_UP_ROUNDS)
+        self._process.wait_idle()
+        self._start_mib = self._process.memory_mib()
+
+    def fuzz(self) -> None:
+        """Submit all cases, batch by batch."""
+        self._innocents.begin()
+        try:
+            for cases in self._options.batches():
+                if self._stage.raw.storage_bytes() > MOST_STORAGE:
+                    raise RuntimeError("etcd is nearly full: compact and defragment it, then run again")
+                self._batch(cases)
+                if self._deaths >= MOST_DEATHS:
+                    print(f"{self._deaths} operators have ended: no use to go on", flush=True)
+                    return
+        finally:
+            self._innocents.stop()
+
+    def settle(self) -> None:
+        """Compare the memory when everything is gone; another process than at the start has no start."""
+        limit = GROWTH * self._start_mib
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while (now := self._process.memory_mib()) > limit and time.monotonic() < deadline:
+            time.sleep(1)
+        self._end_mib = now
+        if now > limit and not self._deaths:
+            self.findings.add(Finding("memory has not come back", self._memory()))
+
+    def summary(self, seconds: float) -> None:
+        """Print the tables."""
+        print("\n".join(["", *self._tally.lines()]))
+        print(f"operator: {self._deaths} unexpected ends; memory {self._memory()}")
+        for namespace, times in self._innocents.times.items():
+            where = "other namespace" if namespace == self._stage.quiet else "same namespace"
+            print(f"innocent jobs, {where}: {times.summary()}")
+        stored = self._stage.raw.storage_bytes() / 1e6
+        load = f"load {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores"
+        print(f"etcd: {stored:.0f} MB; {load}; in all {seconds:.0f} s; seed {self._options.seed}")
+        print("\n".join(["FINDINGS", *self.findings.lines()]) if self.findings else "everything held")
+
+    @property
+    def _process(self) -> OperatorProcess:
+        return self._stage.operator.process
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._stage.operator.problem is not None or not self._process.is_running
+
+    def _memory(self) -> str:
+        start, peak, end = (f"{size:.0f} MiB" for size in (self._start_mib, self._peak_mib, self._end_mib))
+        return f"{start} at the start, {peak} at its peak, {end} at the end"
+
+    def _batch(self, cases: Sequence[Case]) -> None:
+        clock, operator = Clock(), self._stage.operator
+        batch = self._new_batch(cases, self._tally)
+        errors_before = operator.counted_errors()
+        for finding in self._play(batch, clock):
+            self.findings.add(finding)
+        self._peak_mib = max(self._peak_mib, operator.peak_mib)
+        counted, statuses = operator.counted_errors() - errors_before, batch.statuses()
+        for finding in judge.log_findings(operator.errors(), batch.jobs, statuses, counted):
+            self.findings.add(finding)
+        clock.lap("judge")
+        batch.clean_up()
+        clock.lap("clean up")
+        told = f"{len(batch.jobs)} jobs accepted, {_size(self._process)}; {clock}"
+        print(f"cases {cases[0].number} to {cases[-1].number}: {told}", flush=True)
+        if self._has_ended:
+            self._replace(cases)
+
+    def _new_batch(self, cases: Sequence[Case], tally: Tally) -> Batch:
+        now, tenant = self._innocents.now, self._stage.tenant
+        return Batch(
+            self._stage.raw, cases, self._stage.places, lambda: now[tenant], tally, self._options.patience
+        )
+
+    def _play(self, batch: Batch, clock: Clock) -> list[Finding]:
+        def goes_on() -> bool:
+            return not self._has_ended
+
+        batch.submit()
+        clock.lap("submit")
+        found = batch.await_statuses(goes_on)
+        clock.lap("statuses")
+        if goes_on():
+            batch.act()
+        clock.lap("acts")
+        found += batch.await_ends(goes_on)
+        clock.lap("ends")
+        return found
+
+    def _replace(self, cases: Sequence[Case]) -> None:
+        """Tell how the operator ended and by which case, and start another."""
+        self._deaths += 1
+        operator = self._stage.operator
+        log = watched.tail(operator.process.log)
+        told = operator.problem or Finding("the operator's process ended", f"code {operator.process.poll()}")
+        kind = f"{told.kind} ({watched.bug_of(log) or 'no traceback'})"
+        culprit = None
+        if self._searches < MOST_SEARCHES:
+            self._searches += 1
+            culprit = self._culprit(list(cases))
+        self.findings.add(Finding(kind, f"{told.details}\n{log}", culprit))
+        self._restart()
+
+    def _culprit(self, cases: list[Case]) -> Case | None:
+        """The case that ends an operator by itself, found by halves; None when it takes several."""
+        print(f"looking for the one of {len(cases)} cases that ends the operator", flush=True)
+        while len(cases) > 1:
+            half = cases[: len(cases) // 2]
+            cases = half if self._ends_operator(half) else cases[len(half) :]
+        return cases[0] if self._ends_operator(cases) else None
+
+    def _ends_operator(self, cases: Sequence[Case]) -> bool:
+        self._restart()
+        batch = self._new_batch(cases, Tally())
+        self._play(batch, Clock())
+        ended = self._has_ended
+        batch.clean_up()
+        return ended
+
+    def _restart(self) -> None:
+        self._stage.stop()
+        self._stage.start()
+
+
+def _size(process: OperatorProcess) -> str:
+    return f"{process.memory_mib():.0f} MiB" if process.is_running else "the operator has ended"
+
+
+def fuzz(options: Options) -> int:
+    """Run all cases; returns the exit code."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, stage.prepared(Path(folder)) as on:
+        run = Run(options, on)
+        run.warm_up()
+        run.fuzz()
+        run.settle()
+        run.summary(time.monotonic() - begun)
+        return 1 if run.findings else 0
+
+
+def show(options: Options) -> int:
+    """Print cases without a cluster."""
+    for case in options.cases():
+        print(f"case {case.number}, {case.kind}: {case.what}\n{cut(case)}")
+    return 0

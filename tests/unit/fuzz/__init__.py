@@ -1,0 +1,1 @@
+"""The fuzzer's generator and its judgement, without a cluster."""

@@ -1,0 +1,88 @@
+"""Objects are read with a bound on their depth; one beyond it is named and hides no other."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dgl_operator.runtime import decode
+
+TOO_DEEP = "expected at most 200 levels of nesting, got more"
+
+
+def nested(levels: int, opening: str = '{"a":', closing: str = "}") -> str:
+    """A JSON value of so many levels."""
+    return opening * levels + "1" + closing * levels
+
+
+def a_job(name: str, template: str) -> str:
+    """A job as the API server writes it, with something under a key that no schema knows."""
+    return (
+        f'{{"apiVersion":"qihoo.net/v1alpha1","kind":"DGLJob","metadata":{{"name":"{name}","uid":"{name}-uid",'
+        f'"namespace":"default","resourceVersion":"7"}},"spec":{{"template":{template}}},'
+        '"status":{"phase":"Pending"}}'
+    )
+
+
+@pytest.mark.parametrize("levels", [1_100, 9_000])
+def test_an_object_nested_too_deeply_is_read_as_far_as_its_metadata_and_status(levels: int) -> None:
+    """At 1,100 levels the decoder of the standard library raises RecursionError (finding A1)."""
+    found = decode.one(a_job("deep", nested(levels)).encode())
+
+    assert found[decode.UNREADABLE] == TOO_DEEP
+    assert found["metadata"]["name"] == "deep"
+    assert found["status"] == {"phase": "Pending"}
+
+
+@pytest.mark.parametrize("levels", [1_100, 9_000])
+def test_of_a_list_the_other_items_are_whole(levels: int) -> None:
+    """Each item is judged alone."""
+    items = [a_job("one", '{"b":[1]}'), a_job("deep", nested(levels, "[", "]")), a_job("two", '"}]{["')]
+    text = f'{{"kind":"DGLJobList","metadata":{{"resourceVersion":"9"}},"items":[{",".join(items)}]}}'
+
+    found = decode.listed(text.encode())
+
+    assert [item["metadata"]["name"] for item in found["items"]] == ["one", "deep", "two"]
+    assert [decode.UNREADABLE in item for item in found["items"]] == [False, True, False]
+    assert found["items"][0]["spec"] == {"template": {"b": [1]}}
+    assert found["items"][2]["spec"] == {"template": "}]{["}
+    assert found["metadata"]["resourceVersion"] == "9"
+
+
+def test_of_a_watch_event_type_and_name_are_read() -> None:
+    """The watch goes on with the next line."""
+    line = f'{{"type":"ADDED","object":{a_job("deep", nested(5_000))}}}'
+
+    change, found = decode.event(line.encode())
+
+    assert (change, found["metadata"]["name"], found[decode.UNREADABLE]) == ("ADDED", "deep", TOO_DEEP)
+
+
+@pytest.mark.parametrize("text", ["", "<html>", "[]", "7", '{"a":', nested(500)[:-1]])
+def test_what_is_no_object_is_an_error(text: str) -> None:
+    """A proxy's page, a broken answer."""
+    with pytest.raises(decode.DecodeError, match="expected"):
+        decode.one(text.encode())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=3), min_size=1, max_size=4), st.data())
+def test_items_beside_a_deep_one_are_as_they_were_written(
+    items: list[dict[str, object]], data: st.DataObject
+) -> None:
+    """Whatever brackets and quotes their strings hold."""
+    at = data.draw(st.integers(0, len(items)))
+    texts = [json.dumps(item, ensure_ascii=data.draw(st.booleans())) for item in items]
+    texts.insert(at, f'{{"deep":{nested(300)}}}')
+
+    found = decode.listed(f'{{"items":[{",".join(texts)}],"metadata":{{}}}}'.encode())["items"]
+
+    assert decode.UNREADABLE in found.pop(at)
+    assert found == items
