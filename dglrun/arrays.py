@@ -36,9 +36,11 @@ def group_by(keys: Array, groups: int) -> Groups:
     """Group rows by key.
 
     Args:
-        keys: Group of each row, of an unsigned type of at most 16 bits (sorted in linear time).
-        groups: Number of groups.
+        keys: Group of each row, shape (rows,); any integers from 0 to `groups` - 1.
+        groups: Number of groups, at most 65536.
     """
+    # numpy's stable sort of 8 and 16 bits is a radix sort, linear in the rows; of wider types it is not.
+    keys = keys.astype(np.uint8 if groups <= 256 else np.uint16, copy=False)
     counts = np.bincount(keys, minlength=groups).astype(np.int64)
     if groups == 1:
         return Groups(np.arange(len(keys)), counts)
@@ -46,6 +48,29 @@ def group_by(keys: Array, groups: int) -> Groups:
         second = keys.astype(bool)
         return Groups(np.concatenate((np.flatnonzero(~second), np.flatnonzero(second))), counts)
     return Groups(np.argsort(keys, kind="stable"), counts)
+
+
+def number_rows(groups: Array, following: Ints) -> Ints:
+    """Number rows inside their groups, in their order.
+
+    Args:
+        groups: Group of each row, shape (rows,).
+        following: The next number of each group, shape (groups,); moved on by the rows numbered here.
+
+    Returns:
+        The number of each row, int64, shape (rows,).
+    """
+    numbers = np.empty(len(groups), np.int64)
+    for group, rows in group_by(groups, len(following)).runs():
+        numbers[rows] = following[group] + np.arange(len(rows))
+        following[group] += len(rows)
+    return numbers
+
+
+def imbalance(loads: Ints) -> float:
+    """The largest load over the mean load; 1 is even, and stands for no load at all."""
+    total = int(loads.sum())
+    return int(loads.max()) * len(loads) / total if total else 1.0
 
 
 def share(rows: int, rank: int, size: int) -> tuple[int, int]:

@@ -5,7 +5,6 @@ orig_eids.dgl, as a dispatch leaves them, so that `dglrun verify --in-dir` can h
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -18,12 +17,14 @@ import torch as th
 
 from dglrun.arrays import Array
 from dglrun.contract import exitcodes
-from dglrun.dispatch import graphbolt
+from dglrun.dispatch import graphbolt, write_part_config
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, read
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.dgl import part_config
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
+from dglrun.partitioning import DGL_METHODS
 
 TRAIN_MASK = "train_mask"
 GRAPHBOLT = dict.fromkeys(("use_graphbolt", "store_eids", "store_inner_node", "store_inner_edge"), True)
@@ -179,10 +180,8 @@ def _tensor(spec: FileSpec, rows: int) -> Any:
 
 def _name_backend(config: Path) -> None:
     """Say in the JSON, which DGL reads past, who has assigned the nodes."""
-    described = json.loads(config.read_text()) | {"part_backend": f"dgl {dgl.__version__}"}
-    draft = config.with_name(f".{config.name}.partial")
-    draft.write_text(json.dumps(described, indent=4) + "\n")
-    draft.replace(config)
+    described = part_config.load(config).raw | {"part_backend": f"dgl {dgl.__version__}"}
+    write_part_config.write_json(config, described)
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -190,7 +189,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
     parser.add_argument("--num-parts", type=int, required=True)
-    parser.add_argument("--method", choices=("metis", "random"), required=True)
+    parser.add_argument("--method", choices=DGL_METHODS, required=True)
     parser.add_argument("--balance-train", action="store_true")
     parser.add_argument("--balance-edges", action="store_true")
     parser.add_argument("--use-graphbolt", action="store_true", help="write GraphBolt's form too")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dglrun.contract import exitcodes
-from dglrun.dispatch import graphbolt, pipeline
+from dglrun.dispatch import graphbolt, pipeline, source
 from dglrun.errors import DataError
 from dglrun.formats.dgl import graphs
 from dglrun.mpi import mpirun
@@ -103,7 +103,7 @@ def _guard(ranks: Ranks, work: Callable[[], None]) -> int:
         if ranks.rank == 0:
             _complain(str(error))
         ranks.gather("it is said")  # before mpirun ends the ranks for the first one that leaves
-        return exitcodes.DATA
+        return error.exit_code
     except (DataError, OSError) as error:
         _complain(f"rank {ranks.rank}: {error}")
         return _end(ranks, exitcodes.DATA if isinstance(error, DataError) else exitcodes.IO)
@@ -125,8 +125,8 @@ def _complain(text: str) -> None:
     print(f"dglrun dispatch: {text}", file=sys.stderr, flush=True)
 
 
-def _options(args: argparse.Namespace) -> pipeline.Options:
-    return pipeline.Options(
+def _options(args: argparse.Namespace) -> source.Options:
+    return source.Options(
         in_dir=args.in_dir.absolute(),
         partitions_dir=args.partitions_dir.absolute(),
         out_dir=args.out_dir.absolute(),

@@ -19,22 +19,14 @@ from dglrun.contract.names import Mode
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats import assignment
 from dglrun.formats.assignment import AssignmentMeta, Parts
+from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.mpi import mpirun
-from dglrun.partitioning import IMBALANCE, partition_quality, serial
+from dglrun.partitioning import BACKENDS, IMBALANCE, IN_PROCESS, ON_RANKS, PROGRAM, partition_quality, serial
 from dglrun.partitioning.distributed import libraries, pm_dglpart
 from dglrun.partitioning.weights import Balance
 
-LOCAL = ("random", "metis", "user")
-RANKS = ("zoltan", "parmetis")
-BACKENDS = (*LOCAL, *RANKS, "pm_dglpart")
-DEFAULTS = {Mode.DGL_API: "metis", Mode.PARMETIS: "parmetis", Mode.DIST_PARMETIS: "parmetis"}
-ALLOWED = {
-    Mode.DGL_API: LOCAL,
-    Mode.PARMETIS: BACKENDS,
-    Mode.DIST_PARMETIS: RANKS,
-}
 DAY = 86400.0
 TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
@@ -53,12 +45,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--num-parts", "--num-partitions", type=int, required=True, help="number of parts")
     parser.add_argument(
         "--mode",
-        choices=[mode.value for mode in DEFAULTS],
+        choices=[mode.value for mode in BACKENDS],
         default=_mode_of_job(),
         help="partition mode of the job (its own, else DGL-API)",
     )
-    defaults = ", ".join(f"{mode.value}: {name}" for mode, name in DEFAULTS.items())
-    parser.add_argument("--backend", choices=BACKENDS, help=f"who partitions ({defaults})")
+    defaults = ", ".join(f"{mode.value}: {names[0]}" for mode, names in BACKENDS.items())
+    parser.add_argument(
+        "--backend", choices=(*IN_PROCESS, *ON_RANKS, PROGRAM), help=f"who partitions ({defaults})"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the back end (1)")
     parser.add_argument(
         "--balance", default="types,edges", help="nodes, types, edges, joined by commas (types,edges)"
@@ -73,7 +67,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _mode_of_job() -> str:
     """The job's mode if it is one that partitions."""
     found = os.environ.get(env.PARTITION_MODE)
-    return found if found in [mode.value for mode in DEFAULTS] else Mode.DGL_API.value
+    return found if found in [mode.value for mode in BACKENDS] else Mode.DGL_API.value
 
 
 def _add_ranks(group: argparse._ArgumentGroup) -> None:
@@ -94,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         backend = chosen(args)
-        if backend in LOCAL:
+        if backend in IN_PROCESS:
             return _in_process(args, backend)
-        return _by_ranks(args, backend) if backend in RANKS else _by_pm_dglpart(args)
+        return _by_ranks(args, backend) if backend in ON_RANKS else _by_pm_dglpart(args)
     except UsageError as error:
         return _complain(error, exitcodes.USAGE)
     except (DataError, BackendMissingError, BackendFailedError) as error:
@@ -117,9 +111,9 @@ def chosen(args: argparse.Namespace) -> str:
         UsageError: the mode has no such back end, or a flag is missing or out of range.
     """
     mode = Mode(args.mode)
-    backend: str = args.backend or DEFAULTS[mode]
-    if backend not in ALLOWED[mode]:
-        raise UsageError(f"--mode {mode.value} takes --backend {', '.join(ALLOWED[mode])}, got {backend}")
+    backend: str = args.backend or BACKENDS[mode][0]
+    if backend not in BACKENDS[mode]:
+        raise UsageError(f"--mode {mode.value} takes --backend {', '.join(BACKENDS[mode])}, got {backend}")
     if (backend == "user") != (args.assignment is not None):
         raise UsageError("--assignment DIR goes with --backend user, and the other way round")
     if not 0 < args.num_parts <= assignment.MAX_PARTS:
@@ -153,7 +147,7 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
 def _brought(args: argparse.Namespace, graph: ChunkedGraph) -> dict[str, Parts]:
     """The user's own files: whole and in range; their partition_meta.json is not needed."""
     return {
-        ntype: assignment.load_parts(args.assignment / f"{ntype}.txt", count, args.num_parts)
+        ntype: assignment.load_parts(assignment_file(args.assignment, ntype), count, args.num_parts)
         for ntype, count in zip(graph.ntypes, graph.num_nodes, strict=True)
     }
 

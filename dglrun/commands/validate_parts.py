@@ -19,7 +19,7 @@ from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
-from dglrun.mpi.collectives import Ranks, connect, raise_first, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks
 from dglrun.report.measure import Quality, measure, status
 from dglrun.report.table import render
 from dglrun.verify import loader, serving
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     folder = run_on_all_ranks(ranks, lambda: load_folder(args.part_config))
     cheap = sum(ranks.gather(_size(folder, ranks.rank))) <= args.limit  # each rank reads the whole source
     wanted = args.verify == "always" or (args.verify == "auto" and cheap)
-    raise_first(ranks, _first(serving.problems_of(folder, ranks.rank)))
+    run_on_all_ranks(ranks, lambda: _require_servable(folder, ranks.rank))
     if wanted:
         run_on_all_ranks(ranks, lambda: _verify(args, folder, ranks.rank))
     found = _add(ranks.gather(run_on_all_ranks(ranks, lambda: _measured(folder, ranks.rank))), folder)
@@ -76,6 +76,11 @@ def _require_place(rank: int) -> None:
     index = os.environ.get(env.WORKER_INDEX)
     if index is not None and int(index) != rank:
         raise DataError(f"rank {rank} runs on worker {index}: expected rank i on worker i")
+
+
+def _require_servable(folder: PartitionFolder, part: int) -> None:
+    if problem := _first(serving.problems_of(folder, part)):
+        raise DataError(problem)
 
 
 def _verify(args: argparse.Namespace, folder: PartitionFolder, part: int) -> None:

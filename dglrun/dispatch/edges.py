@@ -1,6 +1,6 @@
 """Edges: read in shares, numbered, and brought to the parts of their destinations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +11,9 @@ from dglrun.dispatch.node_map import NodeMap
 from dglrun.dispatch.shuffle import OutgoingRows, Owners, block_rows, shuffle
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import RowIndex
-from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.dgl.partition_book import Ranges, id_dtype, part_dtype
 from dglrun.mpi.collectives import Ranks
-
-Index = Mapping[FileSpec, Sequence[RowIndex]]
 
 
 class EdgeRun(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group_by
+from dglrun.arrays import Array, Ints, number_rows
 from dglrun.formats import assignment_shares
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.partition_book import Ranges
-from dglrun.mpi.collectives import Ranks, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks, ask_owners, run_on_all_ranks
 
 WHOLE_TABLE_BYTES = 256 << 20
 """A node table up to this size is kept whole on every rank; a larger one in shards."""
@@ -78,9 +78,7 @@ def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) 
     own = np.stack([assignment_shares.part_counts(found, num_parts) for found in parts], axis=1)
     sent = np.stack(ranks.gather(own))
     lines = sent.sum(axis=(0, 1)).tolist()
-    run_on_all_ranks(
-        ranks, lambda: list(map(assignment_shares.check_lines, files, graph.ntypes, lines, graph.num_nodes))
-    )
+    run_on_all_ranks(ranks, lambda: list(map(assignment_shares.check_lines, files, lines, graph.num_nodes)))
     before = sent[: ranks.rank].sum(axis=0)
     shares = tuple(
         NodeShare(int(before[:, at].sum()), found, before[:, at]) for at, found in enumerate(parts)
@@ -113,10 +111,7 @@ def _number(nodes: Nodes, ntype: int) -> Array:
     following = nodes.ranges.starts[:, ntype] + found.before
     for start in range(0, len(table), _BLOCK):
         block = found.parts[start : start + _BLOCK]
-        order = group_by(block, nodes.ranges.parts)
-        for part, rows in order.runs():
-            table[start : start + _BLOCK][rows] = following[part] + np.arange(len(rows))
-            following[part] += len(rows)
+        table[start : start + _BLOCK] = number_rows(block, following)
     return table
 
 
@@ -148,15 +143,9 @@ class ShardedNodeMap:
 
     def find(self, ntype: int, ids: Ints) -> Array:
         """See `NodeMap.find`."""
-        order = group_by(self._holders(ntype, ids), self._ranks.size)
-        asked = order.counts
-        answered = self._ranks.counts(asked.reshape(-1, 1)).ravel()
-        questions = self._ranks.exchange(ids[order.rows], asked.tolist(), answered.tolist())
-        answers = self.shards[ntype].take(questions - self.firsts[self._ranks.rank, ntype])
-        found = np.empty(len(ids), answers.dtype)
-        found[order.rows] = self._ranks.exchange(answers, answered.tolist(), asked.tolist())
-        return found
+        own, shard = self.firsts[self._ranks.rank, ntype], self.shards[ntype]
+        return ask_owners(self._ranks, self._holders(ntype, ids), ids, lambda asked: shard.take(asked - own))
 
     def _holders(self, ntype: int, ids: Ints) -> Array:
         firsts = self.firsts[1:, ntype]
-        return np.searchsorted(firsts, ids, side="right").astype(np.uint16)
+        return np.searchsorted(firsts, ids, side="right")

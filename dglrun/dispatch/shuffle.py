@@ -12,15 +12,13 @@ from typing import TypeVar
 import numpy as np
 
 from dglrun.arrays import Array, Ints, group_by
-from dglrun.errors import DataError
 from dglrun.formats.dgl.partition_book import part_dtype
-from dglrun.mpi.collectives import Ranks, raise_first
+from dglrun.mpi.collectives import BlockStream, Ranks, StreamState, has_more
 
 Raw = TypeVar("Raw")
 
 ROUND_BYTES = 32 << 20
 """Bytes that may arrive at one rank in one round if all ranks send their whole block to it."""
-_DONE, _MORE, _FAILED = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -91,36 +89,23 @@ def shuffle(
         DataError: the input of some rank is bad; the same error on every rank.
     """
     slots = owners.slots()
-    state = _MORE
+    stream = BlockStream(blocks, empty)
     while True:
-        raw, state, problem = _next(blocks, empty, state)
-        load = prepare(raw)
-        order = group_by(slots[load.parts] if owners.size > 1 else load.parts, owners.parts)
-        send = _header(owners, order.counts, state)
+        rows = prepare(stream.next())
+        order = group_by(slots[rows.parts] if owners.size > 1 else rows.parts, owners.parts)
+        send = _header(owners, order.counts, stream.state)
         received = ranks.counts(send)
-        states = received[:, -1]
-        if (states == _FAILED).any():
-            raise_first(ranks, problem)
+        more = has_more(ranks, received[:, -1].tolist(), stream.error)
         totals = send[:, :-1].sum(axis=1).tolist(), received[:, :-1].sum(axis=1).tolist()
         columns = tuple(
-            ranks.exchange(_ordered(column, order.rows, owners.parts), *totals) for column in load.columns
+            ranks.exchange(_ordered(column, order.rows, owners.parts), *totals) for column in rows.columns
         )
         yield from _arrivals(owners.owned(ranks.rank), received[:, :-1], columns)
-        if not (states == _MORE).any():
+        if not more:
             return
 
 
-def _next(blocks: Iterator[Raw], empty: Raw, state: int) -> tuple[Raw, int, str | None]:
-    if state == _DONE:
-        return empty, _DONE, None
-    try:
-        raw = next(blocks, None)
-    except DataError as error:
-        return empty, _FAILED, str(error)
-    return (empty, _DONE, None) if raw is None else (raw, _MORE, None)
-
-
-def _header(owners: Owners, counts: Ints, state: int) -> Ints:
+def _header(owners: Owners, counts: Ints, state: StreamState) -> Ints:
     """Rows for each owner by its parts, and how this rank goes on."""
     header = np.zeros((owners.size, owners.width + 1), np.int64)
     start = 0

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from dglrun.arrays import Array
 from dglrun.errors import DataError
-from dglrun.formats.chunked import csvfile, read
+from dglrun.formats import assignment_shares
+from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.table import CSV, FileSpec
 
 Parts = npt.NDArray[np.uint16]
 
@@ -145,19 +145,9 @@ def load_parts(path: Path, num_nodes: int, num_parts: int) -> Parts:
     Raises:
         DataError: missing, another number of lines, a line that is no part; names file and line.
     """
-    spec = FileSpec(CSV, (path,))
-    index = read.index_file(path, spec)
-    if index.rows != num_nodes:
-        raise DataError(f"{path}: expected {num_nodes} lines, one for each node, got {index.rows}")
-    found, at = np.empty(num_nodes, np.uint16), 0
-    for (block,) in csvfile.blocks(index, spec, ("int64",), 0, num_nodes, BLOCK_ROWS):
-        wrong = np.flatnonzero((block < 0) | (block >= num_parts))
-        if len(wrong):
-            where = f"{path}: line {at + int(wrong[0]) + 1}"
-            raise DataError(f"{where}: expected a part from 0 to {num_parts - 1}, got {block[wrong[0]]}")
-        found[at : at + len(block)] = block
-        at += len(block)
-    return found
+    parts = assignment_shares.read_share(path, num_parts, 0, 1)
+    assignment_shares.check_lines(path, len(parts), num_nodes)
+    return parts.astype(np.uint16, copy=False)
 
 
 def load(folder: Path, graph: ChunkedGraph) -> tuple[AssignmentMeta, dict[str, Parts]]:
@@ -168,4 +158,6 @@ def load(folder: Path, graph: ChunkedGraph) -> tuple[AssignmentMeta, dict[str, P
     """
     meta = load_meta(folder)
     pairs = zip(graph.ntypes, graph.num_nodes, strict=True)
-    return meta, {ntype: load_parts(folder / f"{ntype}.txt", count, meta.num_parts) for ntype, count in pairs}
+    return meta, {
+        ntype: load_parts(assignment_file(folder, ntype), count, meta.num_parts) for ntype, count in pairs
+    }

@@ -1,4 +1,4 @@
-"""The partition assignment, read in shares: each rank parses its stretch of every `<ntype>.txt`."""
+"""The assignment's `<ntype>.txt`, read in shares: each rank parses its stretch of the file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,14 +116,14 @@ def _pieces(file: Any, length: int) -> Iterator[bytes]:
         yield piece
 
 
-def check_lines(path: Path, ntype: str, lines: int, nodes: int) -> None:
+def check_lines(path: Path, lines: int, nodes: int) -> None:
     """Compare the lines of all shares with the nodes of the type.
 
     Raises:
         DataError: they differ.
     """
     if lines != nodes:
-        raise DataError(f"{path}: expected {nodes} lines, one for each {ntype} node, got {lines}")
+        raise DataError(f"{path}: expected {nodes} lines, one for each {path.stem} node, got {lines}")
 
 
 def part_counts(parts: Array, num_parts: int) -> Ints:

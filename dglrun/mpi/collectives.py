@@ -1,7 +1,7 @@
-"""The processes that dispatch together: one alone, or the ranks of an MPI job.
+"""The processes that work together, one alone or the ranks of an MPI job, and how they agree on errors.
 
-A rank alone needs no MPI. With several, every collective has a deadline: a rank that waits longer
-ends itself with exit code 124 and mpirun ends the others.
+A rank alone needs no MPI. With several, a collective may have a deadline: a rank that waits longer ends
+itself with exit code 124 and mpirun ends the others.
 """
 
 import os
@@ -9,24 +9,37 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import Array, Ints, group_by
 from dglrun.contract import exitcodes
-from dglrun.errors import DataError
+from dglrun.errors import BackendMissingError, DataError
 
 T = TypeVar("T")
 
+Expected = DataError | BackendMissingError
+"""What may stop one rank without being a bug: all ranks then stop with its message."""
+
 
 class AgreedError(DataError):
-    """Bad input that every rank knows of: each raises the same message."""
+    """An expected error of one rank that all ranks know of: each raises it with the same message.
+
+    Attributes:
+        exit_code: That of the rank's own error.
+    """
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 class Ranks(Protocol):
-    """What the pipeline needs of its processes.
+    """The processes that work together, as each of them sees them; every method is collective.
 
     Attributes:
         rank: Number of this process, from 0.
@@ -79,35 +92,52 @@ class SingleRank:
 
 
 class MpiRanks:
-    """The ranks of MPI's world communicator."""
+    """The ranks of an MPI communicator.
 
-    def __init__(self, timeout: float) -> None:
+    Args:
+        timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
+        comm: The communicator (mpi4py); None: all ranks that mpirun started.
+
+    Attributes:
+        comm: The communicator, for libraries that take one.
+    """
+
+    def __init__(self, timeout: float | None = None, comm: Any = None) -> None:
         from mpi4py import MPI  # noqa: PLC0415 - a rank alone must run where no MPI is installed
 
         self._mpi = MPI
-        self._world = MPI.COMM_WORLD
-        self._watchdog = Watchdog(timeout, self._world.rank)
-        self.rank: int = self._world.rank
-        self.size: int = self._world.size
+        self.comm = MPI.COMM_WORLD if comm is None else comm
+        self._watchdog = None if timeout is None else Watchdog(timeout, self.comm.rank)
+        self.rank: int = self.comm.rank
+        self.size: int = self.comm.size
+
+    @property
+    def library(self) -> str:
+        """Name and version of the MPI library."""
+        return str(self._mpi.Get_library_version().split(",")[0])
+
+    def split(self, color: int) -> "MpiRanks":
+        """The ranks that gave the same color, in the same order; collective."""
+        return MpiRanks(None, self.comm.Split(color, self.comm.rank))
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
-        with self._watchdog.waiting():
-            return self._world.allgather(value)
+        with self._waiting():
+            return self.comm.allgather(value)
 
     def counts(self, rows: Array) -> Array:
         """See `Ranks.counts`."""
         received = np.empty_like(rows)
-        with self._watchdog.waiting():
-            self._world.Alltoall(rows, received)
+        with self._waiting():
+            self.comm.Alltoall(rows, received)
         return received
 
     def exchange(self, column: Array, send: Sequence[int], receive: Sequence[int]) -> Array:
         """See `Ranks.exchange`."""
         received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
         width = column.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
-        with self._watchdog.waiting():
-            self._world.Alltoallv(_runs(column, send, width), _runs(received, receive, width))
+        with self._waiting():
+            self.comm.Alltoallv(_runs(column, send, width), _runs(received, receive, width))
         return received
 
     def concatenate(self, own: Array, rows: Sequence[int]) -> Array:
@@ -115,15 +145,18 @@ class MpiRanks:
         received = np.empty((sum(rows), *own.shape[1:]), own.dtype)
         width = own.itemsize * int(np.prod(own.shape[1:], dtype=np.int64))
         mine = [own, own.nbytes, self._mpi.BYTE]
-        with self._watchdog.waiting():
-            self._world.Allgatherv(mine, _runs(received, rows, width))
+        with self._waiting():
+            self.comm.Allgatherv(mine, _runs(received, rows, width))
         return received
 
     def abort(self, code: int) -> None:
         """End all ranks with this exit code; does not return."""
         sys.stdout.flush()
         sys.stderr.flush()
-        self._world.Abort(code)
+        self.comm.Abort(code)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.waiting()
 
 
 class Watchdog:
@@ -173,33 +206,127 @@ def world_size() -> int:
     return 1
 
 
+# --- agreement on errors and on the end of streams
+
+
 def run_on_all_ranks(ranks: Ranks, work: Callable[[], T]) -> T:
-    """Do local work on every rank; if the user's data stops one, all raise the same error.
+    """Do local work on every rank; if an expected error stops one, all raise the same error; collective.
 
     Raises:
-        AgreedError: the message of the lowest rank that failed.
+        AgreedError: with the message of the lowest rank that failed.
     """
-    result, problem = _attempt(work)
-    raise_first(ranks, problem)
+    result, error = _attempt(work)
+    raise_first(ranks, error)
     return result  # type: ignore[return-value]
 
 
-def raise_first(ranks: Ranks, problem: str | None) -> None:
-    """Raise on every rank what the lowest failing rank reports; collective.
+def raise_first(ranks: Ranks, error: Expected | None) -> None:
+    """Raise on every rank the error of the lowest rank that has one; collective.
 
     Raises:
-        AgreedError: some rank has a problem.
+        AgreedError: some rank has an error.
     """
-    found = [text for text in ranks.gather(problem) if text is not None]
-    if found:
-        raise AgreedError(found[0])
+    told = ranks.gather(None if error is None else (str(error), error.exit_code))
+    for each in told:
+        if each is not None:
+            raise AgreedError(*each)
 
 
-def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
+class StreamState(IntEnum):
+    """Whether a rank has more blocks to send."""
+
+    DONE = 0
+    MORE = 1
+    FAILED = 2
+
+
+@dataclass
+class BlockStream(Generic[T]):
+    """A rank's blocks in collective rounds: a rank that has none left takes part with an empty one.
+
+    Attributes:
+        blocks: The rank's own blocks.
+        empty: What it sends after the last one.
+        state: Whether the block that `next` gave is one of them, for the other ranks.
+        error: What was found in the place of a block.
+    """
+
+    blocks: Iterator[T]
+    empty: T
+    state: StreamState = StreamState.MORE
+    error: Expected | None = None
+
+    def next(self) -> T:
+        """The block of the next round."""
+        if self.state is StreamState.DONE:
+            return self.empty
+        block, self.error = _attempt(lambda: next(self.blocks, None))
+        if self.error is not None:
+            self.state = StreamState.FAILED
+        elif block is None:
+            self.state = StreamState.DONE
+        return self.empty if block is None else block
+
+
+def has_more(ranks: Ranks, states: Sequence[int], error: Expected | None) -> bool:
+    """Whether any rank sent a block in this round, so that another round follows.
+
+    Args:
+        ranks: The processes.
+        states: The `StreamState` of every rank; all ranks have the same.
+        error: This rank's error.
+
+    Raises:
+        AgreedError: some rank has failed; collective in this case only.
+    """
+    if StreamState.FAILED in states:
+        raise_first(ranks, error)
+    return StreamState.MORE in states
+
+
+# --- exchange of rows
+
+
+def all_to_all(ranks: Ranks, grouped: Array, counts: Ints) -> tuple[Array, Ints]:
+    """Send each rank its group of rows; collective.
+
+    Args:
+        ranks: The processes.
+        grouped: Rows for rank 0, then those for rank 1, ...
+        counts: Rows for each rank, shape (ranks,).
+
+    Returns:
+        The rows received, by sender, and how many came of each sender.
+    """
+    received = ranks.counts(counts.reshape(-1, 1)).ravel()
+    return ranks.exchange(grouped, counts.tolist(), received.tolist()), received
+
+
+def ask_owners(ranks: Ranks, owners: Array, questions: Array, answer: Callable[[Array], Array]) -> Array:
+    """Ask for each question the rank that knows; collective.
+
+    Args:
+        ranks: The processes.
+        owners: The rank to ask, for each question.
+        questions: Shape (questions,).
+        answer: Answers the questions that came to this rank, one row each.
+
+    Returns:
+        The answers in the order of the questions.
+    """
+    groups = group_by(owners, ranks.size)
+    asked, askers = all_to_all(ranks, questions[groups.rows], groups.counts)
+    answers = answer(asked)
+    found = np.empty((len(questions), *answers.shape[1:]), answers.dtype)
+    found[groups.rows] = ranks.exchange(answers, askers.tolist(), groups.counts.tolist())
+    return found
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, Expected | None]:
     try:
         return work(), None
-    except DataError as error:
-        return None, str(error)
+    except (DataError, BackendMissingError) as error:
+        return None, error
 
 
 def _runs(column: Array, rows: Sequence[int], width: int) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, imbalance
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -32,17 +32,11 @@ class PartitionQuality:
         return {
             "edge_cut": self.cut,
             "edge_cut_ratio": round(self.cut / total, 6) if total else 0.0,
-            "edge_balance": balance(self.edges),
-            "node_balance": balance(self.nodes.sum(axis=0)),
+            "edge_balance": round(imbalance(self.edges), 4),
+            "node_balance": round(imbalance(self.nodes.sum(axis=0)), 4),
             "edges_per_part": self.edges.tolist(),
             "nodes_per_part": {ntype: row.tolist() for ntype, row in zip(ntypes, self.nodes, strict=True)},
         }
-
-
-def balance(loads: Ints) -> float:
-    """Largest load over mean load; 1.0 is even, and stands for no load at all."""
-    total = int(loads.sum())
-    return round(int(loads.max()) * len(loads) / total, 4) if total else 1.0
 
 
 def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> PartitionQuality:

@@ -1,13 +1,12 @@
 """Counts of a partition folder, whoever made it, and the numbers that summarise them."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, imbalance
 from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
 from dglrun.formats.dgl.folder import PartitionFolder
 
@@ -18,14 +17,12 @@ class Quality:
 
     Attributes:
         folder: The partition.
-        backend: The program or library that assigned the nodes; None: unknown.
         cut: Edges whose source another part owns, shape (parts, edge types).
         halo: Copies of other parts' nodes, shape (parts, node types).
         train: Training nodes, shape (parts, node types); None: the folder has no such mask.
     """
 
     folder: PartitionFolder
-    backend: str | None
     cut: Ints
     halo: Ints
     train: Ints | None
@@ -66,7 +63,7 @@ def measure(
             if mask is not None:
                 masked = True
                 train[part, at] = sum(int(np.count_nonzero(rows)) for _, rows in mask.blocks(BLOCK))
-    return Quality(folder, _backend(folder), cut, halo, train if masked else None)
+    return Quality(folder, cut, halo, train if masked else None)
 
 
 def _count(folder: PartitionFolder, part: int) -> tuple[Ints, Ints]:
@@ -82,17 +79,6 @@ def _count(folder: PartitionFolder, part: int) -> tuple[Ints, Ints]:
     return cut, np.bincount(folder.nodes.types_of(ids), minlength=len(folder.ntypes))
 
 
-def _backend(folder: PartitionFolder) -> str | None:
-    found = json.loads(folder.path.read_bytes()).get("part_backend")
-    return None if found is None else str(found)
-
-
-def balance(loads: Ints) -> float:
-    """Largest load over the mean load; 1 is even, and stands for no load at all."""
-    total = int(loads.sum())
-    return int(loads.max()) * len(loads) / total if total else 1.0
-
-
 def status(quality: Quality) -> dict[str, Any]:
     """The JSON of the report ConfigMap's key partition.json: `status.partition`, and the details by type."""
     folder = quality.folder
@@ -102,14 +88,14 @@ def status(quality: Quality) -> dict[str, Any]:
         "numNodes": folder.nodes.total,
         "numEdges": folder.edges.total,
         "edgeCut": percent(quality.edge_cut),
-        "nodeBalance": f"{balance(folder.nodes.counts.sum(axis=1)):.2f}",
-        "edgeBalance": f"{balance(folder.edges.counts.sum(axis=1)):.2f}",
+        "nodeBalance": f"{imbalance(folder.nodes.counts.sum(axis=1)):.2f}",
+        "edgeBalance": f"{imbalance(folder.edges.counts.sum(axis=1)):.2f}",
         "haloShare": percent(quality.halo_share),
     }
-    if quality.backend is not None:
-        found["backend"] = quality.backend
+    if folder.backend is not None:
+        found["backend"] = folder.backend
     if quality.train is not None:
-        found["trainNodeBalance"] = f"{balance(quality.train.sum(axis=1)):.2f}"
+        found["trainNodeBalance"] = f"{imbalance(quality.train.sum(axis=1)):.2f}"
     return found | {"nodeTypes": _node_types(quality), "edgeTypes": _edge_types(quality)}
 
 
@@ -119,12 +105,12 @@ def _node_types(quality: Quality) -> dict[str, Any]:
         counts = quality.folder.nodes.counts[:, at]
         found[ntype] = {
             "nodes": counts.tolist(),
-            "balance": f"{balance(counts):.2f}",
+            "balance": f"{imbalance(counts):.2f}",
             "halo": quality.halo[:, at].tolist(),
         }
         if quality.train is not None and quality.train[:, at].any():
             found[ntype]["trainNodes"] = quality.train[:, at].tolist()
-            found[ntype]["trainNodeBalance"] = f"{balance(quality.train[:, at]):.2f}"
+            found[ntype]["trainNodeBalance"] = f"{imbalance(quality.train[:, at]):.2f}"
     return found
 
 
@@ -134,7 +120,7 @@ def _edge_types(quality: Quality) -> dict[str, Any]:
         counts, cut = quality.folder.edges.counts[:, at], quality.cut[:, at]
         found[etype] = {
             "edges": counts.tolist(),
-            "balance": f"{balance(counts):.2f}",
+            "balance": f"{imbalance(counts):.2f}",
             "cut": cut.tolist(),
             "edgeCut": percent(_ratio(int(cut.sum()), int(counts.sum()))),
         }

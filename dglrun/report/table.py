@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from dglrun.arrays import Ints
-from dglrun.report.measure import Quality, balance, percent, status
+from dglrun.arrays import Ints, imbalance
+from dglrun.report.measure import Quality, percent, status
 
 
 def render(quality: Quality) -> str:
@@ -13,7 +13,7 @@ def render(quality: Quality) -> str:
 
 def _summary(quality: Quality) -> Iterator[str]:
     folder, found = quality.folder, status(quality)
-    by = f" ({quality.backend})" if quality.backend else ""
+    by = f" ({folder.backend})" if folder.backend else ""
     yield (
         f"{folder.name}: {folder.parts} parts by {folder.method}{by}, "
         f"{folder.nodes.total} nodes, {folder.edges.total} edges"
@@ -40,12 +40,12 @@ def _types(quality: Quality) -> list[str]:
     for at, ntype in enumerate(folder.ntypes):
         counts = folder.nodes.counts[:, at]
         halo = str(int(quality.halo[:, at].sum()))
-        rows.append([ntype, str(int(counts.sum())), f"{balance(counts):.2f}", "", halo])
+        rows.append([ntype, str(int(counts.sum())), f"{imbalance(counts):.2f}", "", halo])
     for at, etype in enumerate(folder.etypes):
         counts = folder.edges.counts[:, at]
         total = int(counts.sum())
         cut = percent(int(quality.cut[:, at].sum()) / total) if total else "0.0%"
-        rows.append([etype, str(total), f"{balance(counts):.2f}", cut, ""])
+        rows.append([etype, str(total), f"{imbalance(counts):.2f}", cut, ""])
     return _aligned(rows)
 
 

@@ -1,104 +1,73 @@
-"""A partition folder as `partition_graph` writes it: is it whole, and which files are part i's."""
+"""The files of a partition folder: are they all there, and which are part i's."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from dglrun.errors import DataError
+from dglrun.formats.dgl import part_config
+from dglrun.formats.dgl.part_config import PartConfig
 from dglrun.transfer.tar_stream import Item, items
 
 
-class PartitionError(Exception):
-    """The folder is not a partition for this job; names the file, what was expected and what was found."""
-
-
 @dataclass(frozen=True)
-class Partition:
-    """A partition on disk.
+class PartitionFiles:
+    """A partition on disk, whoever wrote it.
 
     Attributes:
         config: Its JSON.
-        parts: The JSON's `part-<i>` entries, by i.
     """
 
-    config: Path
-    parts: tuple[dict[str, Any], ...]
+    config: PartConfig
 
     @classmethod
-    def read(cls, config: Path, expected: int) -> "Partition":
-        """Read and check the JSON and that the files it names are there.
+    def find(cls, path: Path, expected: int) -> "PartitionFiles":
+        """Read the JSON and check that the files that it names are there.
 
         Args:
-            config: The JSON; paths in it are relative to its folder.
+            path: The JSON; paths in it are relative to its folder.
             expected: Number of parts.
 
         Raises:
-            PartitionError: something is missing or another number.
+            DataError: something is missing, lies outside of the folder, or is of another number of parts.
         """
-        raw = _json(config)
-        if raw.get("num_parts") != expected:
-            raise PartitionError(f"{config}: num_parts: expected {expected}, found {raw.get('num_parts')!r}")
-        parts = tuple(_part(config, raw, index) for index in range(expected))
-        return cls(config, parts)
+        config = part_config.load(path, expected)
+        for index, part in enumerate(config.parts):
+            for name in part.values():
+                _check(config.path, index, name)
+        return cls(config)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the JSON, to which all names are relative."""
+        return self.config.path.parent
 
     def files(self, part: int) -> list[Item]:
-        """What worker `part` needs: the folders of its files, and the JSON last.
-
-        Names are relative to the JSON's folder.
-        """
-        root = self.config.parent
-        paths = [Path(value) for value in _paths(self.parts[part])]
+        """What worker `part` needs: the folders of its files, and the JSON last."""
+        paths = [Path(name) for name in self.config.parts[part].values()]
         folders = sorted({path.parent for path in paths if path.parent != Path()})
-        found = {item.name: item for folder in folders for item in items(root / folder, str(folder))}
+        found = {item.name: item for each in folders for item in items(self.folder / each, str(each))}
         for path in paths:
-            found.setdefault(str(path), Item(root / path, str(path)))
-        found.pop(self.config.name, None)
-        return [*found.values(), Item(self.config, self.config.name)]
+            found.setdefault(str(path), Item(self.folder / path, str(path)))
+        own = self.config.path
+        found.pop(own.name, None)
+        return [*found.values(), Item(own, own.name)]
 
     def size_and_form(self) -> tuple[int, bool]:
         """Bytes of all files, and whether they have the form that dglrun verify reads (`part_graph`)."""
         size = sum(item.path.stat().st_size for item in self.all_files())
-        return size, all("part_graph" in part for part in self.parts)
+        return size, all("part_graph" in part for part in self.config.parts)
 
     def all_files(self) -> list[Item]:
         """What the launcher needs: the files of all parts, other JSON files beside it, and the JSON last."""
-        root = self.config.parent
-        found = {item.name: item for part in range(len(self.parts)) for item in self.files(part)}
-        own = found.pop(self.config.name)
-        beside = [Item(path, path.name) for path in sorted(root.glob("*.json")) if path.is_file()]
+        found = {item.name: item for part in range(len(self.config.parts)) for item in self.files(part)}
+        own = found.pop(self.config.path.name)
+        beside = [Item(path, path.name) for path in sorted(self.folder.glob("*.json")) if path.is_file()]
         found.update({item.name: item for item in beside if item.name != own.name})
         return [*found.values(), own]
 
 
-def _json(config: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PartitionError(
-            f"{config}: expected the partition's JSON (<graph name>.json), found none: {error.strerror}"
-        ) from error
-    except ValueError as error:
-        raise PartitionError(f"{config}: expected JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise PartitionError(f"{config}: expected a JSON object, found {type(raw).__name__}")
-    return raw
-
-
-def _part(config: Path, raw: dict[str, Any], index: int) -> dict[str, Any]:
-    part = raw.get(f"part-{index}")
-    if not isinstance(part, dict) or not _paths(part):
-        raise PartitionError(
-            f"{config}: part-{index}: expected an object with the part's files, found {part!r}"
-        )
-    for path in _paths(part):
-        if Path(path).is_absolute() or ".." in Path(path).parts:
-            raise PartitionError(
-                f"{config}: part-{index}: expected a path within {config.parent}, found {path}"
-            )
-        if not (config.parent / path).is_file():
-            raise PartitionError(f"{config.parent / path}: expected a file of part {index}, found none")
-    return part
-
-
-def _paths(part: dict[str, Any]) -> list[str]:
-    return [value for value in part.values() if isinstance(value, str)]
+def _check(config: Path, index: int, name: str) -> None:
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise DataError(f"{config}: part-{index}: expected a path within {config.parent}, found {name}")
+    if not (config.parent / name).is_file():
+        raise DataError(f"{config.parent / name}: expected a file of part {index}, found none")

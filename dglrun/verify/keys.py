@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group_by
+from dglrun.arrays import Array, Ints, number_rows
 from dglrun.errors import DataError
-from dglrun.formats import assignment_shares
-from dglrun.formats.assignment import load_meta
+from dglrun.formats.assignment import load_meta, load_parts
+from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder
 
@@ -149,7 +149,7 @@ class StableIds:
         following = self._folder.edges.starts[:, etype].copy()
 
         def name(dst: Ints) -> Ints:
-            return _count_on(following, self._folder.nodes.parts_of(dst))
+            return number_rows(self._folder.nodes.parts_of(dst), following)
 
         return name
 
@@ -170,22 +170,9 @@ def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolde
     meta = load_meta(folder)
     if meta.num_parts != partition.parts:
         raise DataError(f"{folder}: assigns {meta.num_parts} parts, {partition.path} has {partition.parts}")
-    found = []
-    for name in partition.ntypes:
-        path = assignment_shares.assignment_file(folder, name)
-        found.append(assignment_shares.read_share(path, meta.num_parts, 0, 1))
-        assignment_shares.check_lines(path, name, len(found[-1]), graph.node_count(name))
-    return Assigned(found)
+    files = ((assignment_file(folder, name), graph.node_count(name)) for name in partition.ntypes)
+    return Assigned([load_parts(path, nodes, meta.num_parts) for path, nodes in files])
 
 
 def _number(folder: PartitionFolder, ntype: int, parts: Array) -> Ints:
-    return _count_on(folder.nodes.starts[:, ntype].copy(), parts)
-
-
-def _count_on(following: Ints, parts: Array) -> Ints:
-    """Number rows inside their parts, moving `following` on."""
-    found = np.empty(len(parts), np.int64)
-    for part, rows in group_by(parts, len(following)).runs():
-        found[rows] = following[part] + np.arange(len(rows))
-        following[part] += len(rows)
-    return found
+    return number_rows(parts, folder.nodes.starts[:, ntype].copy())

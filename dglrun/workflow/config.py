@@ -8,17 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dglrun.contract import env, names
 from dglrun.contract.names import Mode
+from dglrun.partitioning import BACKENDS, DGL_METHODS
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[int, Field(ge=0)]
 
 
-BACKENDS = {
-    Mode.DGL_API: ("metis", "random"),
-    Mode.PARMETIS: ("parmetis", "pm_dglpart", "zoltan", "metis", "random", "user"),
-    Mode.DIST_PARMETIS: ("parmetis", "zoltan"),
-}
-"""What partitions a chunked graph in each mode: the first one unless another is named, never one unnamed."""
+JOB_BACKENDS = {**BACKENDS, Mode.DGL_API: DGL_METHODS}
+"""What partitions a chunked graph in a job of each mode: the first one unless another is named."""
 
 
 class ConfigError(Exception):
@@ -158,7 +155,7 @@ class RunConfig(BaseModel):
     @property
     def assigner(self) -> str:
         """The back end that assigns the nodes of a chunked graph to parts."""
-        return self.partition_backend or BACKENDS[self.context.mode][0]
+        return self.partition_backend or JOB_BACKENDS[self.context.mode][0]
 
     @property
     def workers(self) -> int:
@@ -252,8 +249,8 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
     mode, backend = config.context.mode, config.partition_backend
     if config.is_skip:
         return
-    if backend and backend not in BACKENDS[mode]:
-        yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(BACKENDS[mode])}"
+    if backend and backend not in JOB_BACKENDS[mode]:
+        yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(JOB_BACKENDS[mode])}"
     if (backend == "user") != (config.partition_assignment is not None):
         yield "--partition-assignment DIR goes with --partition-backend user, and the other way round"
     if config.partition_entry_point and config.partitions_on_workers:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from dglrun.contract import env, exitcodes, names, report
 from dglrun.contract.hostfile import Host
-from dglrun.errors import RunError
+from dglrun.errors import DataError, RunError
 from dglrun.transfer import copy
-from dglrun.transfer.partition_files import Partition, PartitionError
+from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
@@ -63,7 +63,7 @@ class Executor:
         self, config: RunConfig, cluster: ApiServer | None, streams: Streams, reporter: Reporter
     ) -> None:
         self._config, self._cluster, self._streams, self._reporter = config, cluster, streams, reporter
-        self._partition: Partition | None = None
+        self._partition: PartitionFiles | None = None
         self._training: Training | None = None
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
@@ -165,7 +165,7 @@ class Executor:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
     @property
-    def _checked_partition(self) -> Partition:
+    def _checked_partition(self) -> PartitionFiles:
         if self._partition is None:
             raise AssertionError("CheckPartition comes first")
         return self._partition
@@ -323,11 +323,11 @@ def _ignore(_line: str) -> None:
     """What a check says is in the log; the stage's message stays."""
 
 
-def _checked(step: CheckPartition) -> Partition:
+def _checked(step: CheckPartition) -> PartitionFiles:
     try:
-        return Partition.read(Path(step.config), step.parts)
-    except PartitionError as error:
-        raise RunError(str(error), exitcodes.DATA) from error
+        return PartitionFiles.find(Path(step.config), step.parts)
+    except DataError as error:
+        raise RunError(str(error), error.exit_code) from error
 
 
 def _first_failure(futures: "list[Future[None]]") -> None:

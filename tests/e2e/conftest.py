@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e import figures, install
 from tests.e2e.jobs import Job, scripts_config_map
-from tests.e2e.kubectl import Kubectl, Object, Refused, wait_for
+from tests.e2e.kubectl import Kubectl, Object, Refused
+from tests.support.wait import wait_for
 
 Submit = Callable[[Object], Job]
 """The type of the `submit` fixture: applies a job and returns its handle."""

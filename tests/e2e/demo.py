@@ -17,7 +17,8 @@ from tests.cluster import other
 from tests.cluster.places import Places
 from tests.e2e import install
 from tests.e2e.jobs import FINAL, Job, example
-from tests.e2e.kubectl import Kubectl, Refused, binary, wait_for
+from tests.e2e.kubectl import Kubectl, Refused, binary
+from tests.support.wait import wait_for
 
 NAMESPACE = "dgl-demo"
 SECONDS = 1200
@@ -81,7 +82,7 @@ def follow(job: Job) -> None:
     for thread in followers:
         thread.start()
     try:
-        wait_for("the end of the job", lambda: job.phase() in FINAL or None, SECONDS, every=1)
+        wait_for("the end of the job", lambda: job.phase() in FINAL or None, SECONDS)
         for thread in followers:
             thread.join(timeout=15)
     finally:
@@ -97,7 +98,7 @@ def follow_pod(kubectl: Iterable[str], pod: str, job: Job) -> None:
         return True if any("waiting" not in state["state"] for state in states) else None
 
     try:
-        wait_for(f"{pod} started", started, SECONDS, every=1)
+        wait_for(f"{pod} started", started, SECONDS)
         subprocess.run([*kubectl, "logs", "-f", pod], check=False)
     except (TimeoutError, Refused) as gone:
         say(str(gone))

@@ -10,7 +10,8 @@ import yaml
 
 from tests.cluster import images
 from tests.cluster.other import pulled, registry
-from tests.e2e.kubectl import Kubectl, Object, wait_for
+from tests.e2e.kubectl import Kubectl, Object
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"

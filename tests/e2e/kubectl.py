@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,21 +38,6 @@ def call(*argv: str, stdin: str | None = None, timeout: float = 300) -> str:
     if done.returncode != 0:
         raise Refused(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
-
-
-def wait_for(what: str, look: Callable[[], T | None], seconds: float, every: float = 0.2) -> T:
-    """Look again and again until something is there.
-
-    Raises:
-        TimeoutError: naming what did not come in time.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        if (found := look()) is not None:
-            return found
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(every)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from tests.cluster.places import Places
 from tests.e2e import install
 from tests.e2e.demo import say, tool
 from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_flag, set_image
-from tests.e2e.kubectl import Kubectl, Object, wait_for
+from tests.e2e.kubectl import Kubectl, Object
 from tests.support import measured
+from tests.support.wait import wait_for
 
 NAMESPACE = "dgl-modern"
 SUFFIX = "-modern"

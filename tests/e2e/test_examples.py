@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import Job, example, main_container, moment, tiny
-from tests.e2e.kubectl import wait_for
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import Job, main_container, moment, tiny
-from tests.e2e.kubectl import wait_for
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -32,7 +32,7 @@ def wait_for_log(job: Job, text: str, seconds: float = 180) -> None:
 
 def failed_within(job: Job, since: float) -> tuple[float, str]:
     """Seconds from `since` (epoch) until the job was seen Failed, and the condition's message."""
-    wait_for(f"{job.name} Failed", lambda: job.condition("Failed") or None, 60, every=0.1)
+    wait_for(f"{job.name} Failed", lambda: job.condition("Failed") or None, 60)
     took = time.time() - since
     assert job.phase() == "Failed", job.story()
     assert took <= LIMIT, f"took {took:.1f} s\n{job.story()}"

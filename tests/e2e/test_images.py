@@ -6,7 +6,8 @@ import pytest
 
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import VERSION, image
-from tests.e2e.kubectl import Kubectl, wait_for
+from tests.e2e.kubectl import Kubectl
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 

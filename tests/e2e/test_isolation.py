@@ -7,9 +7,10 @@ import pytest
 
 from tests.e2e.conftest import Submit
 from tests.e2e.jobs import Job, tiny
-from tests.e2e.kubectl import Kubectl, Refused, wait_for
+from tests.e2e.kubectl import Kubectl, Refused
 from tests.e2e.test_failures import process_on, wait_for_log
 from tests.support import audit
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 

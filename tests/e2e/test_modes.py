@@ -16,8 +16,9 @@ import pytest
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_image
-from tests.e2e.kubectl import Object, wait_for
+from tests.e2e.kubectl import Object
 from tests.e2e.test_examples import ABOVE_MAJORITY, WITHIN, ranks, trained
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -216,11 +217,11 @@ def test_a_partitioning_that_hangs_ends_at_its_deadline(submit: Submit) -> None:
 def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
     """Killed at once or told to end: its MPI ranks end on all workers."""
     job = submit(misbehaving(f"mpi-hang-{grace}", "hang"))
-    wait_for("ranks on both workers", lambda: _has_ranks(job), 180, every=1)
+    wait_for("ranks on both workers", lambda: _has_ranks(job), 180)
 
     job.kubectl.run("delete", "pod", job.launcher, f"--grace-period={grace}", *_force(grace))
 
-    wait_for("no MPI process on the workers", lambda: is_quiet(job), 40, every=1)
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 40)
     job.wait_phase("Failed", seconds=30)
 
 

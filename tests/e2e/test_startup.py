@@ -7,7 +7,8 @@ import pytest
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import Job, main_container, moment, tiny
-from tests.e2e.kubectl import Object, wait_for
+from tests.e2e.kubectl import Object
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e
 

@@ -5,10 +5,11 @@ import pytest
 from dgl_operator.runtime.cluster import Refused
 from dgl_operator.runtime.kinds import Json, Kind
 from tests.integration.conftest import Submit
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
 from tests.support.jobs import ended, waiting
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, a_played_job
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,11 @@ from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import hostfile
 from dglrun.contract.names import Mode
 from tests.integration.conftest import Submit
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
 from tests.support.jobs import ended, running
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import a_played_job
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
 

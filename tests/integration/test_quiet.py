@@ -7,9 +7,10 @@ import yaml
 
 from dgl_operator.runtime.kinds import Kind
 from tests.integration.conftest import Start, Submit
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, versions
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
 

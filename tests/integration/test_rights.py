@@ -8,8 +8,9 @@ from dgl_operator.api import rbac
 from dgl_operator.runtime.kinds import Json
 from tests.integration.conftest import HOME, Submit
 from tests.support import audit
-from tests.support.api_client import ACCOUNT, ApiServer, wait_for
+from tests.support.api_client import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
 

@@ -1,8 +1,7 @@
 """A real API server as the tests use it: requests, waits with deadlines, accounts. Needs KUBECONFIG."""
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,24 +11,11 @@ from dgl_operator.api import rbac
 from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
 from dgl_operator.runtime.kube_cluster import KubeCluster
+from tests.support.wait import wait_for
 
 T = TypeVar("T")
 ACCOUNT = "dgl-operator-under-test"
 CRD = Path(__file__).parents[2] / "crds" / "dgljobs.qihoo.net.yaml"
-
-
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = 20.0) -> T:
-    """Look until something is there.
-
-    Raises:
-        TimeoutError: it did not come in time; names it.
-    """
-    deadline = time.monotonic() + seconds
-    while (found := look()) is None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.02)
-    return found
 
 
 def _is_about(event: Json, job: str) -> bool:

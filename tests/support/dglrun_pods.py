@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,26 +222,6 @@ def write_partition(folder: Path, parts: int, graph: str = "tiny") -> None:
         keys = ("node_feats", "edge_feats", "part_graph")
         config[f"part-{part}"] = {key: f"part{part}/{name}" for key, name in zip(keys, names, strict=True)}
     (folder / f"{graph}.json").write_text(json.dumps(config))
-
-
-def eventually(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait until `look` gives something true, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
-    return found
-
-
-def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """Read a started dglrun's output up to the line with `text`; returns that output."""
-    found = ""
-    assert process.stdout
-    for line in process.stdout:
-        found += line
-        if text in line:
-            return found
-    raise AssertionError(f"{text!r} was never said:\n{found}")
 
 
 def _rest(process: subprocess.Popen[str], seconds: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster.images import IMAGE
 from tests.cluster.other import pulled
-from tests.support.api_client import wait_for
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,9 @@ from typing import Any
 from dgl_operator.runtime.cluster import ClusterBusy, NotFound
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract.names import Mode
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
 from tests.support.jobs import a_pod_status, a_raw_job, ended, running, waiting
+from tests.support.wait import wait_for
 
 SCHEDULER = "played-by-the-test"
 

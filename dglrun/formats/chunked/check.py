@@ -1,8 +1,11 @@
 """Does a chunked graph agree with its files? Asked before anything is written."""
 
+from collections.abc import Sequence
+
 from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.row_index import RowIndex
 
 
 def check_counts(graph: ChunkedGraph) -> None:
@@ -14,9 +17,18 @@ def check_counts(graph: ChunkedGraph) -> None:
         DataError: a table has another number of rows than its type has nodes or edges.
     """
     for name, (spec, wanted) in graph.tables().items():
-        if (got := sum(rows := read.row_counts(spec))) != wanted:
-            files = ", ".join(f"{path} {count}" for path, count in zip(spec.paths, rows, strict=True))
-            raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({files})")
+        check_rows(name, wanted, read.index(spec))
+
+
+def check_rows(name: str, wanted: int, files: Sequence[RowIndex]) -> None:
+    """Compare the rows of a table's files with what the metadata says.
+
+    Raises:
+        DataError: they differ; names the files with their rows.
+    """
+    if (got := sum(file.rows for file in files)) != wanted:
+        shown = ", ".join(f"{file.path} {file.rows}" for file in files)
+        raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
 
 
 def check_features(graph: ChunkedGraph) -> None:

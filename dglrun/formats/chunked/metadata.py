@@ -88,9 +88,13 @@ class ChunkedGraph:
         src, _, dst = etype.split(":")
         return self.ntypes.index(src), self.ntypes.index(dst)
 
+    def edge_tables(self) -> dict[str, tuple[FileSpec, int]]:
+        """The table of every edge type by a name for people, with the rows that it must have."""
+        return {f"edges of {t}": (self.edges[t], self.edge_count(t)) for t in self.etypes}
+
     def tables(self) -> dict[str, tuple[FileSpec, int]]:
         """Every table of the graph by a name for people, with the rows that it must have."""
-        found = {f"edges of {t}": (self.edges[t], self.edge_count(t)) for t in self.etypes}
+        found = self.edge_tables()
         for t, features in self.node_data.items():
             found |= {f"node data {t}/{f}": (spec, self.node_count(t)) for f, spec in features.items()}
         for t, features in self.edge_data.items():

@@ -1,11 +1,13 @@
 """How many rows a file has, and where to seek for one of them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from dglrun.arrays import Ints
+from dglrun.formats.chunked.table import FileSpec
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,7 @@ class RowIndex:
     path: Path
     rows: int
     before: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+Index = Mapping[FileSpec, Sequence[RowIndex]]
+"""The index of every file of some tables."""

@@ -1,6 +1,5 @@
 """A partition folder as its JSON describes it, whoever wrote it: our dispatch, DGL's, or DGL's API."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,10 @@ import numpy as np
 
 from dglrun.arrays import Ints
 from dglrun.errors import DataError
+from dglrun.formats.dgl import part_config
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.graphs import StoredGraph, read_graph
+from dglrun.formats.dgl.part_config import PartConfig
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import read_tensors
 
@@ -23,6 +24,7 @@ class PartitionFolder:
         path: The JSON.
         name: Graph name.
         method: How the parts were made (`part_method`).
+        backend: The program or library that assigned the nodes (`part_backend`); None: unknown.
         ntypes: Node types in the order of their IDs.
         etypes: Edge types `src:relation:dst` in the order of their IDs.
         nodes: Ranges of the nodes.
@@ -33,6 +35,7 @@ class PartitionFolder:
     path: Path
     name: str
     method: str
+    backend: str | None
     ntypes: tuple[str, ...]
     etypes: tuple[str, ...]
     nodes: Ranges
@@ -95,19 +98,17 @@ def load_folder(path: Path) -> PartitionFolder:
         DataError: the file is missing, is not a partition's JSON, or its ranges have gaps (DGL would
             look nodes up in the wrong part, silently).
     """
+    config = part_config.load(path)
     try:
-        raw = json.loads(path.read_bytes())
-        return _parse(path, raw)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        return _parse(config)
+    except DataError:
+        raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"{path}: is not the JSON of a partition: {type(error).__name__} {error}") from None
 
 
-def _parse(path: Path, raw: dict[str, Any]) -> PartitionFolder:
-    parts = int(raw["num_parts"])
+def _parse(config: PartConfig) -> PartitionFolder:
+    path, raw, parts = config.path, config.raw, len(config.parts)
     ntypes, etypes = _ordered(path, raw["ntypes"]), _ordered(path, raw["etypes"])
     if any(len(name.split(":")) != 3 for name in etypes):
         raise DataError(f"{path}: etypes: expected 'source:relation:destination', got {list(etypes)}")
@@ -115,11 +116,12 @@ def _parse(path: Path, raw: dict[str, Any]) -> PartitionFolder:
         path,
         str(raw["graph_name"]),
         str(raw.get("part_method", "unknown")),
+        config.backend,
         ntypes,
         etypes,
         Ranges(_counts(path, "node_map", raw["node_map"], ntypes, parts)),
         Ranges(_counts(path, "edge_map", raw["edge_map"], etypes, parts)),
-        tuple(dict(raw[f"part-{part}"]) for part in range(parts)),
+        config.parts,
     )
     for key, ranges in (("num_nodes", found.nodes), ("num_edges", found.edges)):
         if raw[key] != ranges.total:

@@ -1,13 +1,14 @@
 """What a distributed back end is asked, and the interface they share."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dglrun.arrays import Ints
 from dglrun.errors import DataError
+from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.weights import Floats, Weights
 
@@ -48,20 +49,20 @@ class Backend(Protocol):
     library: str
     single: bool
 
-    def partition(self, comm: Any, problem: PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: PartitionProblem) -> npt.NDArray[np.int32]:
         """Part of each row of this rank; collective."""
         ...
 
 
-def refuse_overflow(comm: Any, name: str, problem: PartitionProblem) -> None:
+def refuse_overflow(ranks: MpiRanks, name: str, problem: PartitionProblem) -> None:
     """Stop before a library with 32-bit counters overflows.
 
     Raises:
         DataError: too many half-edges on a rank, or weight in all.
     """
     largest = max(int(problem.rows.xadj[-1]), int(problem.starts[-1]))
-    weight = int(comm.allreduce(problem.weights.sum(axis=0)).max())
-    if max(worst := max(comm.allgather(largest)), weight) > INT32_MAX:
+    weight = int(np.sum(ranks.gather(problem.weights.sum(axis=0)), axis=0).max())
+    if max(worst := max(ranks.gather(largest)), weight) > INT32_MAX:
         raise DataError(
             f"back end {name} counts in 32 bits, at most {INT32_MAX}; here a rank has {worst} half-edges and "
             f"the weights sum to {weight}: take more ranks, or leave edges out of --balance"

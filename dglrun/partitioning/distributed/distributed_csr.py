@@ -4,56 +4,21 @@ The edges of all types, one after another, are cut into equal ranges of rows, wh
 csv files are counted by one rank each. Half-edges travel in blocks to the owners of their nodes.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from dglrun.arrays import Ints
-from dglrun.errors import DataError
+from dglrun.arrays import Ints, group_by, share
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import RowIndex
+from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi import messages
+from dglrun.mpi.collectives import BlockStream, Ranks, all_to_all, has_more
+from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning import csr
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
-Index = Mapping[str, tuple[RowIndex, ...]]
-
-
-def share_index(comm: Any, graph: ChunkedGraph) -> Index:
-    """Index the edge files, each by one rank, and compare the rows with the metadata.
-
-    Raises:
-        AgreedError: a file is unreadable, or an edge type has another number of rows.
-    """
-    files = [(etype, path) for etype in graph.etypes for path in graph.edges[etype].paths]
-    mine = files[comm.rank :: comm.size]
-    every = comm.allgather(
-        messages.run_on_all_ranks(
-            comm, lambda: [read.index_file(path, graph.edges[etype]) for etype, path in mine]
-        )
-    )
-    rows = [every[at % comm.size][at // comm.size] for at in range(len(files))]
-    index = {
-        etype: tuple(row for (owner, _), row in zip(files, rows, strict=True) if owner == etype)
-        for etype in graph.etypes
-    }
-    messages.run_on_all_ranks(comm, lambda: _check(graph, index))
-    return index
-
-
-def _check(graph: ChunkedGraph, index: Index) -> None:
-    for etype in graph.etypes:
-        got, wanted = sum(found.rows for found in index[etype]), graph.edge_count(etype)
-        if got != wanted:
-            raise DataError(f"edges of {etype}: the metadata says {wanted} rows, the files have {got}")
-
-
-def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """First and end of a rank's range of `total` things."""
-    return total * rank // size, total * (rank + 1) // size
+NO_EDGES = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def edges(
@@ -72,18 +37,18 @@ def edges(
         etype = graph.etypes[kind]
         ends = graph.ends(etype)
         limits = graph.num_nodes[ends[0]], graph.num_nodes[ends[1]]
-        spec, files = graph.edges[etype], index[etype]
+        spec, files = graph.edges[etype], index[graph.edges[etype]]
         for src, dst in read.edge_blocks(spec, low, high, block_rows, limits=limits, files=files):
             yield src + nodes.offsets[ends[0]], dst + nodes.offsets[ends[1]]
 
 
-def rows(comm: Any, graph: ChunkedGraph, nodes: CyclicDistribution, block_rows: int) -> csr.Csr:
+def rows(ranks: Ranks, graph: ChunkedGraph, nodes: CyclicDistribution, block_rows: int) -> csr.Csr:
     """Read, exchange and merge: the rows of this rank's nodes.
 
     Peak memory is about 16 bytes for each half-edge of the rank, plus some blocks.
 
     Args:
-        comm: All ranks.
+        ranks: All ranks.
         graph: The graph.
         nodes: Which rank owns which node.
         block_rows: Edges read and exchanged at once.
@@ -91,35 +56,24 @@ def rows(comm: Any, graph: ChunkedGraph, nodes: CyclicDistribution, block_rows: 
     Raises:
         AgreedError: bad input on any rank.
     """
-    index = share_index(comm, graph)
-    start, stop = share(sum(graph.num_edges), comm.rank, comm.size)
-    source = edges(graph, index, start, stop, block_rows)
+    index = index_tables(ranks, graph.edge_tables())
+    start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
+    stream = BlockStream(edges(graph, index, start, stop, block_rows), NO_EDGES)
     buckets = csr.Buckets.of(nodes.nodes, nodes.owners)
     found: list[csr.Keys] = []
     while True:
-        block, error = _next(source)
-        if not messages.proceed(comm, error, block is not None):
+        block = stream.next()
+        if not has_more(ranks, ranks.gather(stream.state), stream.error):
             break
-        found += _exchange(comm, _half_edges(block, nodes, buckets), buckets)
-    first = int(nodes.starts[comm.rank]) if comm.rank < nodes.owners else 0
-    return csr.build(found, buckets, nodes.size(comm.rank), first)
-
-
-def _next(
-    source: Iterator[tuple[Ints, Ints]],
-) -> tuple[tuple[Ints, Ints] | None, DataError | None]:
-    try:
-        return next(source, None), None
-    except DataError as error:
-        return None, error
+        found += _exchange(ranks, _half_edges(block, nodes, buckets), buckets)
+    first = int(nodes.starts[ranks.rank]) if ranks.rank < nodes.owners else 0
+    return csr.build(found, buckets, nodes.size(ranks.rank), first)
 
 
 def _half_edges(
-    block: tuple[Ints, Ints] | None, nodes: CyclicDistribution, buckets: csr.Buckets
+    block: tuple[Ints, Ints], nodes: CyclicDistribution, buckets: csr.Buckets
 ) -> tuple[csr.Keys, Ints]:
     """Keys of a block's half-edges, each with owner and bucket as one code; a self-loop is one half-edge."""
-    if block is None:
-        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     src, dst = block
     starts = nodes.starts
     src_owner, src_local = nodes.locate(src)
@@ -135,9 +89,10 @@ def _half_edges(
     return np.concatenate(keys), np.concatenate(codes)
 
 
-def _exchange(comm: Any, half_edges: tuple[csr.Keys, Ints], buckets: csr.Buckets) -> list[csr.Keys]:
+def _exchange(ranks: Ranks, half_edges: tuple[csr.Keys, Ints], buckets: csr.Buckets) -> list[csr.Keys]:
     """Send half-edges to their owners; a group from each sender, by ascending bucket."""
     keys, codes = half_edges
-    grouped, counts, _ = messages.bucket(keys, codes, comm.size * buckets.number)
-    received, senders = messages.all_to_all(comm, grouped, counts.reshape(comm.size, -1).sum(axis=1))
+    groups = group_by(codes, ranks.size * buckets.number)
+    counts = groups.counts.reshape(ranks.size, -1).sum(axis=1)
+    received, senders = all_to_all(ranks, keys[groups.rows], counts)
     return np.split(received, np.cumsum(senders)[:-1])

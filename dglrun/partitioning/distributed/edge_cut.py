@@ -1,13 +1,10 @@
 """Edge cut and loads of a distributed assignment: each rank asks the owners for its neighbours' parts."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from dglrun.arrays import Ints
 from dglrun.formats.assignment import Parts
-from dglrun.mpi import messages
+from dglrun.mpi.collectives import Ranks, ask_owners
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.partition_quality import PartitionQuality
 
@@ -16,12 +13,12 @@ BLOCK = 1 << 21
 
 
 def measure(
-    comm: Any, starts: Ints, rows: Csr, types: Ints, parts: Parts, shape: tuple[int, int]
+    ranks: Ranks, starts: Ints, rows: Csr, types: Ints, parts: Parts, shape: tuple[int, int]
 ) -> PartitionQuality:
     """Score the whole assignment; every rank gets the result.
 
     Args:
-        comm: The ranks that own nodes.
+        ranks: The ranks that own nodes.
         starts: First row of each rank and, last, the number of rows.
         rows: This rank's rows.
         types: Node type ID of each row.
@@ -32,25 +29,27 @@ def measure(
     edges = np.bincount(parts, weights=rows.in_degree, minlength=num_parts).astype(np.int64)
     nodes = np.bincount(types * num_parts + parts, minlength=num_types * num_parts)
     return PartitionQuality(
-        int(comm.allreduce(_cut(comm, starts, rows, parts))),
-        comm.allreduce(edges),
-        comm.allreduce(nodes.astype(np.int64)).reshape(shape),
+        sum(ranks.gather(_cut(ranks, starts, rows, parts))),
+        np.sum(ranks.gather(edges), axis=0),
+        np.sum(ranks.gather(nodes.astype(np.int64)), axis=0).reshape(shape),
     )
 
 
-def _cut(comm: Any, starts: Ints, rows: Csr, parts: Parts) -> int:
+def _cut(ranks: Ranks, starts: Ints, rows: Csr, parts: Parts) -> int:
     """Input edges cut, counted where the own row is the lower end (the pair stands at both ends)."""
     cut, at, more = 0, 0, True
+    first = int(starts[ranks.rank])
     while more:
         end = min(at + BLOCK, len(rows.adjncy))
         own = _rows_of(rows.xadj, at, end)
         neighbours = rows.adjncy[at:end]
-        lower = np.flatnonzero(neighbours > own + starts[comm.rank])
-        theirs = _ask(comm, starts, neighbours[lower], parts)
+        lower = np.flatnonzero(neighbours > own + first)
+        owners = np.searchsorted(starts[1:-1], neighbours[lower], side="right")
+        theirs = ask_owners(ranks, owners, neighbours[lower], lambda wanted: parts[wanted - first])
         differs = parts[own[lower]] != theirs
         cut += int(rows.count[at:end][lower][differs].sum(dtype=np.int64))
         at = end
-        more = messages.proceed(comm, None, at < len(rows.adjncy))
+        more = any(ranks.gather(at < len(rows.adjncy)))
     return cut
 
 
@@ -60,14 +59,3 @@ def _rows_of(xadj: Ints, start: int, end: int) -> Ints:
     last = int(np.searchsorted(xadj, end, side="left"))
     bounds = np.clip(xadj[first : last + 1], start, end)
     return np.repeat(np.arange(first, first + len(bounds) - 1), np.diff(bounds))
-
-
-def _ask(comm: Any, starts: Ints, neighbours: npt.NDArray[np.int32], parts: Parts) -> Parts:
-    """Parts of rows anywhere in the graph, in the order asked."""
-    owners = np.searchsorted(starts[1:-1], neighbours, side="right")
-    grouped, counts, order = messages.bucket(neighbours, owners, comm.size)
-    wanted, senders = messages.all_to_all(comm, grouped, counts)
-    answers, _ = messages.all_to_all(comm, parts[wanted - starts[comm.rank]], senders)
-    found = np.empty_like(answers)
-    found[order] = answers
-    return found

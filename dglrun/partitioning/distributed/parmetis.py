@@ -5,12 +5,12 @@ the library (Debian's non-free libparmetis4.0), and this module finds it.
 """
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dglrun.errors import BackendFailedError
+from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning import metis
 from dglrun.partitioning.distributed import backend as problems
 from dglrun.partitioning.distributed import libraries
@@ -30,7 +30,7 @@ class ParMetis:
         self.library, self._dll = libraries.load(self.name)
         self._idx = metis.integer_width(self._dll)
 
-    def partition(self, comm: Any, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         """Run ParMETIS_V3_PartKway with one weight for each constraint.
 
         Raises:
@@ -39,7 +39,7 @@ class ParMetis:
         """
         idx, rows = self._idx, problem.rows
         if idx is np.int32:
-            problems.refuse_overflow(comm, self.name, problem)
+            problems.refuse_overflow(ranks, self.name, problem)
         graph = [
             np.ascontiguousarray(a, idx) for a in (problem.starts, rows.xadj, rows.adjncy, problem.weights)
         ]
@@ -48,11 +48,11 @@ class ParMetis:
         ]
         targets = np.full(len(problem.bounds) * problem.num_parts, 1 / problem.num_parts, np.float32)
         options, cut = np.array([1, 0, problem.seed], idx), np.zeros(1, idx)
-        part, handle = np.zeros(len(rows.xadj) - 1, idx), comm_pointer(comm)
+        part, handle = np.zeros(len(rows.xadj) - 1, idx), comm_pointer(ranks.comm)
         rc = self._dll.ParMETIS_V3_PartKway(
             *map(at, graph), None, *map(at, numbers), at(targets), at(problem.bounds), at(options), at(cut),
             at(part), ctypes.byref(handle),
         )  # fmt: skip
         if rc != OK:
-            raise BackendFailedError(f"ParMETIS_V3_PartKway returned {rc} on rank {comm.rank}")
+            raise BackendFailedError(f"ParMETIS_V3_PartKway returned {rc} on rank {ranks.rank}")
         return part.astype(np.int32)

@@ -14,8 +14,8 @@ from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.parmetis import pm_dglpart_output, to_parmetis
 from dglrun.mpi import mpirun
+from dglrun.partitioning import PROGRAM
 
-PROGRAM = "pm_dglpart"
 STEM = "graph"
 
 

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from dglrun.errors import BackendFailedError, DataError
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.messages import AgreedError, run_on_all_ranks
+from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
 from dglrun.partitioning import weights
 from dglrun.partitioning.csr import MAX_NODES
 from dglrun.partitioning.distributed import distributed_csr, edge_cut, gather_assignment, parmetis, zoltan
 from dglrun.partitioning.distributed.backend import Backend, PartitionProblem
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmetis": parmetis.ParMetis}
+LIBRARIES: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmetis": parmetis.ParMetis}
 BLOCK_ROWS = 1 << 19
 
 
@@ -32,22 +31,22 @@ def main(argv: list[str]) -> int:
     Returns:
         0; every error ends all ranks with its exit code, the message comes from one of them.
     """
-    comm = MPI.COMM_WORLD
+    ranks = MpiRanks()
     try:
-        run(comm, _arguments(argv))
+        run(ranks, _arguments(argv))
     except AgreedError as error:
-        if comm.rank == 0:
+        if ranks.rank == 0:
             print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
-        comm.Barrier()  # the message is out before the first rank that leaves ends the others
+        ranks.gather("the message is out")  # before the first rank that leaves ends the others
         return error.exit_code
     except (DataError, BackendFailedError) as error:
         print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
-        comm.Abort(error.exit_code)
+        ranks.abort(error.exit_code)
     return 0
 
 
-def run(comm: Any, args: argparse.Namespace) -> None:
-    """Read, partition, score, write.
+def run(ranks: MpiRanks, args: argparse.Namespace) -> None:
+    """Read, partition, measure, write.
 
     Raises:
         AgreedError: bad input, or no such library, on any rank.
@@ -55,25 +54,27 @@ def run(comm: Any, args: argparse.Namespace) -> None:
         BackendFailedError: the library failed.
     """
     clock = _Clock()
-    backend = run_on_all_ranks(comm, BACKENDS[args.backend])
-    graph = run_on_all_ranks(comm, lambda: _graph(args))
-    nodes = CyclicDistribution.of(sum(graph.num_nodes), comm.size)
-    rows = distributed_csr.rows(comm, graph, nodes, args.block_rows)
+    backend = run_on_all_ranks(ranks, LIBRARIES[args.backend])
+    graph = run_on_all_ranks(ranks, lambda: _graph(args))
+    nodes = CyclicDistribution.of(sum(graph.num_nodes), ranks.size)
+    rows = distributed_csr.rows(ranks, graph, nodes, args.block_rows)
     clock.lap("load")
-    owners = comm.Split(0 if comm.rank < nodes.owners else 1, comm.rank)
+    owners = ranks.split(0 if ranks.rank < nodes.owners else 1)
     parts, details = np.zeros(0, np.uint16), {}
-    if comm.rank < nodes.owners:
-        types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(comm.rank))[0]
+    if ranks.rank < nodes.owners:
+        types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(ranks.rank))[0]
         problem = pose(owners, backend, graph, rows, types, args)
         parts = _partition(owners, backend, problem)
         clock.lap("partition")
         shape = len(graph.ntypes), args.num_parts
         details = edge_cut.measure(owners, nodes.starts, rows, types, parts, shape).details(graph.ntypes)
         clock.lap("score")
-    meta = AssignmentMeta(args.num_parts, backend.name, _details(backend, comm, args) | comm.bcast(details))
-    gather_assignment.write(comm, args.out_dir, graph, nodes, parts, meta)
+    meta = AssignmentMeta(
+        args.num_parts, backend.name, _details(backend, ranks, args) | ranks.gather(details)[0]
+    )
+    gather_assignment.write(ranks, args.out_dir, graph, nodes, parts, meta)
     clock.lap("write")
-    _tell(comm, clock)
+    _tell(ranks, clock)
 
 
 def _graph(args: argparse.Namespace) -> ChunkedGraph:
@@ -84,7 +85,7 @@ def _graph(args: argparse.Namespace) -> ChunkedGraph:
 
 
 def pose(
-    comm: Any, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
+    ranks: MpiRanks, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
 ) -> PartitionProblem:
     """The problem with its weights: columns and bounds are agreed on by all ranks."""
     balance = weights.Balance.parse(args.balance.split(","))
@@ -93,30 +94,29 @@ def pose(
     else:
         columns = weights.type_columns(graph.num_nodes, balance)
         loads = weights.multi(columns, types, rows.in_degree, balance)
-    totals = comm.allreduce(loads.sum(axis=0))
-    # MPI.MAX compares objects as a whole, which arrays of several columns are not made for.
-    largest = np.max(comm.allgather(loads.max(axis=0, initial=0)), axis=0)
+    totals = np.sum(ranks.gather(loads.sum(axis=0)), axis=0)
+    largest = np.max(ranks.gather(loads.max(axis=0, initial=0)), axis=0)
     bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
-    starts = CyclicDistribution.of(sum(graph.num_nodes), comm.size).starts
+    starts = CyclicDistribution.of(sum(graph.num_nodes), ranks.size).starts
     loads = weights.without_empty(loads, totals)
     return PartitionProblem(starts, rows, loads, bounds[totals > 0], args.num_parts, args.seed)
 
 
-def _partition(comm: Any, backend: Backend, problem: PartitionProblem) -> Parts:
+def _partition(ranks: MpiRanks, backend: Backend, problem: PartitionProblem) -> Parts:
     """Call the back end, unless there is nothing to decide: libraries divide by zero where no edge is."""
     rows = len(problem.rows.xadj) - 1
-    if problem.num_parts == 1 or comm.allreduce(len(problem.rows.adjncy)) == 0:
-        first = int(problem.starts[comm.rank])
+    if problem.num_parts == 1 or sum(ranks.gather(len(problem.rows.adjncy))) == 0:
+        first = int(problem.starts[ranks.rank])
         return (np.arange(first, first + rows) % problem.num_parts).astype(np.uint16)
-    return backend.partition(comm, problem).astype(np.uint16)
+    return backend.partition(ranks, problem).astype(np.uint16)
 
 
-def _details(backend: Backend, comm: Any, args: argparse.Namespace) -> dict[str, Any]:
+def _details(backend: Backend, ranks: MpiRanks, args: argparse.Namespace) -> dict[str, Any]:
     balance = sorted(set(args.balance.split(",")))
     return {
         "library": backend.library,
-        "mpi": MPI.Get_library_version().split(",")[0],
-        "ranks": comm.size,
+        "mpi": ranks.library,
+        "ranks": ranks.size,
         "seed": args.seed,
         "balance": [word for word in balance if not (backend.single and word == "types")],
         "imbalance": args.imbalance,
@@ -136,15 +136,15 @@ class _Clock:
         self._last = now
 
 
-def _tell(comm: Any, clock: _Clock) -> None:
+def _tell(ranks: MpiRanks, clock: _Clock) -> None:
     """One line for each stage: wall seconds of the slowest rank, CPU seconds of all; and the peak memory."""
-    every = comm.gather(clock.laps)
-    peaks = comm.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    for name in clock.laps if comm.rank == 0 else ():
+    every = ranks.gather(clock.laps)
+    peaks = ranks.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    for name in clock.laps if ranks.rank == 0 else ():
         laps = [laps[name] for laps in every if name in laps]
         wall, cpu = max(lap[0] for lap in laps), sum(lap[1] for lap in laps)
         print(f"dglrun partition: {name} {wall:.2f} s, {cpu:.2f} CPU s on {len(laps)} ranks", flush=True)
-    if comm.rank == 0:
+    if ranks.rank == 0:
         print(f"dglrun partition: peak memory {max(peaks):.0f} MiB on the largest rank", flush=True)
 
 
@@ -153,7 +153,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--metadata-filename", required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
-    parser.add_argument("--backend", choices=tuple(BACKENDS), required=True)
+    parser.add_argument("--backend", choices=tuple(LIBRARIES), required=True)
     parser.add_argument("--num-parts", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--balance", required=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dglrun.arrays import Ints
 from dglrun.errors import BackendFailedError
+from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.distributed import backend as problems
 from dglrun.partitioning.distributed import libraries
 from dglrun.partitioning.distributed.ctypes_mpi import comm_pointer, view
@@ -35,27 +36,27 @@ class Zoltan:
         width = self._dll.Zoltan_get_global_id_type(C.byref(C.c_char_p()))
         self._ids = np.uint32 if width == 4 else np.uint64
 
-    def partition(self, comm: Any, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         """Run Zoltan_LB_Partition.
 
         Raises:
             DataError: the graph overflows 32-bit numbers.
             BackendFailedError: the library returned an error, or did not assign every node.
         """
-        problems.refuse_overflow(comm, self.name, problem)
+        problems.refuse_overflow(ranks, self.name, problem)
         version = C.c_float()
         self._dll.Zoltan_Initialize(0, None, C.byref(version))
-        pointer = comm_pointer(comm)
+        pointer = comm_pointer(ranks.comm)
         self._dll.Zoltan_Create.restype, self._dll.Zoltan_Create.argtypes = PTR, [type(pointer)]
         handle = PTR(self._dll.Zoltan_Create(pointer))
         for key, value in _parameters(problem).items():
             self._dll.Zoltan_Set_Param(handle, key.encode(), str(value).encode())
-        callbacks = self._callbacks(comm.rank, problem)
+        callbacks = self._callbacks(ranks.rank, problem)
         self._dll.Zoltan_Set_Num_Obj_Fn(handle, callbacks[0], None)
         self._dll.Zoltan_Set_Obj_List_Fn(handle, callbacks[1], None)
         self._dll.Zoltan_Set_Num_Edges_Multi_Fn(handle, callbacks[2], None)
         self._dll.Zoltan_Set_Edge_List_Multi_Fn(handle, callbacks[3], None)
-        return self._run(handle, comm.rank, problem)
+        return self._run(handle, ranks.rank, problem)
 
     def _run(self, handle: Any, rank: int, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
         ints, lists = [INT() for _ in range(5)], [PTR() for _ in range(8)]

@@ -12,7 +12,8 @@ from tests.benchmarks.operator_bench import stages
 from tests.benchmarks.operator_bench.bodies import NODE, RUN, Json
 from tests.cluster import builds
 from tests.cluster.places import Places
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
+from tests.support.wait import wait_for
 
 NODES = 4
 PODS = 5000

@@ -16,7 +16,8 @@ from tests.benchmarks.operator_bench.requests_count import AuditLog
 from tests.benchmarks.operator_bench.resources import CpuSample, Memory
 from tests.benchmarks.operator_bench.sides import Side
 from tests.benchmarks.operator_bench.watch import Watch
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
+from tests.support.wait import wait_for
 
 SUBMITTERS = 8
 CONTENT = (

@@ -13,8 +13,9 @@ from dglrun.contract import names
 from tests.benchmarks.operator_bench import bodies
 from tests.benchmarks.operator_bench.bodies import Json
 from tests.benchmarks.operator_bench.launcher_driver import Needs
-from tests.support.api_client import ApiServer, wait_for
+from tests.support.api_client import ApiServer
 from tests.support.operator_process import OperatorProcess
+from tests.support.wait import wait_for
 
 MANY = "10000"
 """Requests a second that the peer may send: its client's own limit shall not count."""

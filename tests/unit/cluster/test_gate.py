@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.cluster.daemons import running
-from tests.support.dglrun_pods import eventually
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[3]
 
@@ -94,7 +94,7 @@ def test_a_failed_step_ends_the_gate_and_is_marked(tmp_path: Path) -> None:
     assert "check: failed: unit" in done.stderr
     assert not [call for call in calls if call.startswith("pytest tests/cluster")]
     images = int((tmp_path / "calls.pid").read_text())
-    eventually("the build of the images has ended", lambda: not running(images))
+    wait_for("the build of the images has ended", lambda: not running(images))
 
 
 def test_failed_images_fail_the_gate(tmp_path: Path) -> None:

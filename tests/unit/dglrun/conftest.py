@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dglrun_pods import Pods, eventually
+from tests.support.dglrun_pods import Pods
+from tests.support.wait import wait_for
 
 PodsOf = Callable[..., Pods]
 
@@ -22,7 +23,7 @@ def pods_of(tmp_path: Path) -> Iterator[PodsOf]:
 
     yield make
     for pods in made:
-        eventually("no process is left", partial(_is_quiet, pods), 60)
+        wait_for("no process is left", partial(_is_quiet, pods), 60)
 
 
 def _is_quiet(pods: Pods) -> bool:

@@ -3,7 +3,6 @@
 import errno
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from dgl_operator.runtime import http_server
 from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.settings import Address
+from tests.support.wait import wait_for
 
 
 def test_routes_answer_and_others_do_not() -> None:
@@ -115,7 +115,7 @@ def test_idle_connections_do_not_fill_the_process_with_threads() -> None:
         threads = sum("process_request_thread" in thread.name for thread in threading.enumerate())
         for each in idle:
             each.close()
-        found = _eventually(f"http://127.0.0.1:{port}/healthz")
+        found = wait_for("a free place", lambda: _answer(f"http://127.0.0.1:{port}/healthz"), 30)
 
     assert refused == 3 * http_server.MAX_CONNECTIONS
     assert threads <= http_server.MAX_CONNECTIONS
@@ -136,12 +136,9 @@ def _is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def _eventually(url: str) -> tuple[int, bytes]:
-    """Ask until a place is free."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return _get(url)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
+def _answer(url: str) -> tuple[int, bytes] | None:
+    """What is answered; None while no place is free."""
+    try:
+        return _get(url)
+    except OSError:
+        return None

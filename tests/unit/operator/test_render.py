@@ -12,8 +12,8 @@ from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
 from dglrun.contract import env, hostfile
 from dglrun.contract.names import Mode, Role
+from tests.support import golden
 from tests.support.jobs import DGLRUN, IMAGES, a_job, a_template
-from tests.unit.operator import golden
 
 ADDRESSES = Addresses("10.0.0.1", "10.0.0.2", ("10.0.0.10", "10.0.0.11"))
 GPU = {"limits": {"memory": "20Gi", "nvidia.com/gpu": 2}, "requests": {"memory": "10Gi", "nvidia.com/gpu": 2}}
@@ -92,7 +92,7 @@ def test_a_job_renders_as_its_golden_file_says(name: str) -> None:
     if name == "twelve-workers":
         shown = [made[-1]]
     rights = desired.rights(job, frozenset(pod["metadata"]["name"] for pod in made))
-    golden.check(name, golden.as_yaml([*desired.objects(job, addresses), *shown, *rights]))
+    golden.check(f"render/{name}", golden.as_yaml([*desired.objects(job, addresses), *shown, *rights]))
 
 
 def main_of(pod: Json) -> Json:

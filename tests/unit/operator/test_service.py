@@ -1,7 +1,6 @@
 """The running operator's informers: one namespace's failure is its own, and blindness shows in the health."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +15,8 @@ from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.service import Service
 from tests.support.jobs import a_raw_job
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.wait import wait_for
 
-SECONDS = 20.0
 FLAGS = ("--watcher-loop-image=w:v1", "--kubectl-download-image=k:v1")
 
 
@@ -57,14 +56,6 @@ class WatchedCluster(MemoryCluster):
         threading.Event().wait(0.01)
 
 
-def eventually(what: str, holds: Callable[[], bool]) -> None:
-    """Wait for a condition of the threads."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s: {what}"
-        threading.Event().wait(0.005)
-
-
 @contextmanager
 def running(cluster: MemoryCluster, *namespaces: str, relist: float = 300.0) -> Iterator[Service]:
     """A service without HTTP servers."""
@@ -96,12 +87,12 @@ def test_withdrawn_permissions_in_one_namespace_leave_the_others(caplog: pytest.
 
     cluster.trouble = forbid
     with running(cluster, "bad", "good") as operator:
-        eventually("ready", lambda: operator._readiness().status == 200)
-        eventually("the job's status", lambda: bool(status_of(cluster, Key("good", "sage"))))
+        wait_for("ready", lambda: operator._readiness().status == 200)
+        wait_for("the job's status", lambda: bool(status_of(cluster, Key("good", "sage"))))
         health = operator._health()
         cluster.trouble = lambda *_call: None
         cluster.add(a_raw_job("late", namespace="bad", uid="late-uid"))
-        eventually("the other's status", lambda: bool(status_of(cluster, Key("bad", "late"))))
+        wait_for("the other's status", lambda: bool(status_of(cluster, Key("bad", "late"))))
 
     assert health == Answer(200, b"ok\n")
     assert caplog.text.count("watch of dgljobs of bad: dgljobs is forbidden in bad") == 1
@@ -114,7 +105,7 @@ def test_an_object_that_cannot_be_read_is_named_rejected_and_hurts_no_other() ->
     cluster.add({**deep, UNREADABLE: "expected at most 200 levels of nesting, got more"})
     cluster.add(a_raw_job())
     with running(cluster) as operator:
-        eventually(
+        wait_for(
             "a status each",
             lambda: all(status_of(cluster, Key("default", name)) for name in ("deep", "sage")),
         )
@@ -132,11 +123,11 @@ def test_an_object_that_cannot_be_kept_is_named_and_left_out(caplog: pytest.LogC
     """Whatever it is; the watch goes on with the next."""
     cluster = WatchedCluster()
     with running(cluster) as operator:
-        eventually("ready", lambda: operator._readiness().status == 200)
+        wait_for("ready", lambda: operator._readiness().status == 200)
         odd = {"metadata": {"name": "odd", "namespace": "default", "resourceVersion": "5"}}
         job = cluster.add(a_raw_job())
         cluster.changes[Kind.JOB] = [Change("ADDED", odd), Change("ADDED", job)]
-        eventually("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
+        wait_for("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
 
     assert "DGLJob default/odd cannot be kept and is ignored" in caplog.text
 
@@ -146,7 +137,7 @@ def test_an_expired_watch_lists_again_and_finds_what_is_gone() -> None:
     cluster = WatchedCluster()
     cluster.add(a_raw_job())
     with running(cluster) as operator:
-        eventually("the job's pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
+        wait_for("the job's pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
         for place in [place for place in cluster.objects if place[0] is Kind.JOB]:
             del cluster.objects[place]
         expired = threading.Event()
@@ -157,7 +148,7 @@ def test_an_expired_watch_lists_again_and_finds_what_is_gone() -> None:
                 raise WatchExpired("too old resource version")
 
         cluster.trouble = expire
-        eventually("the job is forgotten", lambda: operator._store.keys() == frozenset())
+        wait_for("the job is forgotten", lambda: operator._store.keys() == frozenset())
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError("a bug"), ClusterBusy("connection refused")], ids=str)
@@ -167,16 +158,16 @@ def test_watching_that_fails_is_begun_again_and_ends_the_health_after_three_peri
     """And never the process; one that goes well makes the operator healthy again."""
     cluster = WatchedCluster()
     with running(cluster, relist=0.05) as operator:
-        eventually("ready", lambda: operator._readiness().status == 200)
+        wait_for("ready", lambda: operator._readiness().status == 200)
         before = operator._health().status
 
         def fail(*_call: object) -> None:
             raise trouble
 
         cluster.trouble = fail
-        eventually("unhealthy", lambda: operator._health().status == 500)
+        wait_for("unhealthy", lambda: operator._health().status == 500)
         cluster.trouble = lambda *_call: None
-        eventually("healthy again", lambda: operator._health().status == 200)
+        wait_for("healthy again", lambda: operator._health().status == 200)
 
     assert before == 200
 
@@ -186,7 +177,7 @@ def test_each_job_is_looked_at_now_and_then_whatever_the_watches_bring() -> None
     cluster = WatchedCluster()
     cluster.add(a_raw_job())
     with running(cluster, relist=0.05) as operator:
-        eventually("pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
+        wait_for("pods", lambda: (Kind.POD, "default", "sage-launcher") in cluster.objects)
         looks = operator._reconciler._metrics.seconds._sum
         seen = looks.get()
-        eventually("another look", lambda: looks.get() > seen)
+        wait_for("another look", lambda: looks.get() > seen)

@@ -18,7 +18,8 @@ from dglrun.agent.event_log import EventLog
 from dglrun.agent.exit_status import ExitStatus
 from dglrun.agent.line_splitter import LONGEST, REPEAT_SECONDS, LineSplitter
 from dglrun.agent.spec import Process, ProcessRole, Spec, SpecError, decode, encode
-from tests.support.dglrun_pods import ROOT, eventually
+from tests.support.dglrun_pods import ROOT
+from tests.support.wait import wait_for
 
 words = st.text(max_size=12)
 processes = st.builds(
@@ -235,7 +236,7 @@ def test_a_zombie_tells_its_status() -> None:
         entry = procfs.table().get(child.pid)
         return entry if entry and entry.is_zombie else None
 
-    entry = eventually("a zombie", zombie)
+    entry = wait_for("a zombie", zombie)
     assert ExitStatus.of_status(entry.status) == ExitStatus(5)
     assert entry.parent == os.getpid()
     child.wait()

@@ -14,7 +14,8 @@ import pytest
 from dglrun.commands import dispatch as dispatch_command
 from dglrun.dispatch import features, pipeline
 from dglrun.dispatch.edges import EdgeReader
-from dglrun.dispatch.pipeline import Options, dispatch
+from dglrun.dispatch.pipeline import dispatch
+from dglrun.dispatch.source import Options
 from dglrun.errors import DataError
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write

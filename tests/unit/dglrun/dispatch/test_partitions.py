@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglrun.dispatch import halo, shuffle
-from dglrun.dispatch.pipeline import Options, dispatch
+from dglrun.dispatch.pipeline import dispatch
+from dglrun.dispatch.source import Options
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors

@@ -23,6 +23,7 @@ from dglrun.partitioning.distributed import libraries
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 from tests.cluster.daemons import running
 from tests.support.heterographs import Toy, a_toy, random_toys
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[4]
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
@@ -63,12 +64,11 @@ BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
 )
 
 
-def gone_within(seconds: float, processes: list[Path]) -> bool:
-    """Whether two processes were there and both end in time: mpirun signals them and does not wait."""
-    deadline = time.monotonic() + seconds
-    while any(running(int(path.name)) for path in processes) and time.monotonic() < deadline:
-        os.sched_yield()
-    return len(processes) == 2 and not any(running(int(path.name)) for path in processes)
+def wait_until_gone(processes: Path) -> None:
+    """Wait for the end of the two processes that left a file each: mpirun signals them and does not wait."""
+    pids = [int(path.name) for path in processes.iterdir()]
+    assert len(pids) == 2
+    wait_for("the end of both ranks", lambda: not any(map(running, pids)))
 
 
 def partition(
@@ -223,7 +223,7 @@ def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
             break
         for path in ranks:
             path.unlink()
-    assert gone_within(10, [Path("/proc") / path.name for path in ranks])
+    wait_until_gone(tmp_path)
 
 
 @pytest.mark.mpi
@@ -234,14 +234,12 @@ def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
     job = f"mpirun.Job((sys.executable, '-c', {rank!r}), 2)"
     script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
     started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
-        os.sched_yield()
+    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
 
     started.terminate()
 
     assert started.wait(60) != 0
-    assert gone_within(10, [Path("/proc") / path.name for path in tmp_path.iterdir()])
+    wait_until_gone(tmp_path)
 
 
 def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:

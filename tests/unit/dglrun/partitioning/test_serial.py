@@ -182,9 +182,9 @@ def test_dgl_accepts_the_metadata_of_every_method(tmp_path: Path, method: str, a
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0\n1\n", "expected 30 lines, one for each node, got 2"),
-        ("0\n" * 29 + "3\n", "line 30: expected a part from 0 to 2, got 3"),
-        ("0\n" * 3 + "x\n" + "0\n" * 26, "line 4: expected 1 integers, got 'x'"),
+        ("0\n1\n", "expected 30 lines, one for each n0 node, got 2"),
+        ("0\n" * 29 + "3\n", "line 30: expected a part from 0 to 2, got '3'"),
+        ("0\n" * 3 + "x\n" + "0\n" * 26, "line 4: expected a part from 0 to 2, got 'x'"),
     ],
 )
 def test_an_assignment_of_the_user_is_checked(
@@ -308,8 +308,8 @@ def test_bounds_leave_room_for_what_cannot_be_even() -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--mode", "DGL-API", "--backend", "zoltan"), "--mode DGL-API takes --backend random, metis, user"),
-        (("--mode", "DistParMETIS", "--backend", "metis"), "takes --backend zoltan, parmetis, got metis"),
+        (("--mode", "DGL-API", "--backend", "zoltan"), "--mode DGL-API takes --backend metis, random, user"),
+        (("--mode", "DistParMETIS", "--backend", "metis"), "takes --backend parmetis, zoltan, got metis"),
         (("--mode", "DistParMETIS"), "needs --hostfile and --agent outside of a job"),
         (("--backend", "user"), "--assignment DIR goes with --backend user"),
         (("--assignment", "x"), "--assignment DIR goes with --backend user"),

@@ -13,6 +13,7 @@ import pytest
 from dglrun.contract.hostfile import Host
 from tests.support import fake_api_server
 from tests.support.fake_api_server import NAMESPACE, ApiServer
+from tests.support.wait import read_until
 from tests.unit.dglrun.pod_waiter import builders
 
 ROOT = Path(__file__).parents[4]
@@ -69,15 +70,6 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
         yield running
 
 
-def until_said(watcher: Watcher, words: str) -> None:
-    """Read progress lines up to the one with these words."""
-    assert watcher.process.stdout is not None
-    for line in watcher.process.stdout:
-        if words in line:
-            return
-    raise AssertionError(f"never said {words!r}: {watcher.end()}")
-
-
 def test_the_launcher_is_released_when_all_workers_are_ready(server: ApiServer, tmp_path: Path) -> None:
     """Twelve workers become Ready one after the other; the watcher ends with 0 after the last."""
     hosts = builders.workers(12)
@@ -86,7 +78,7 @@ def test_the_launcher_is_released_when_all_workers_are_ready(server: ApiServer, 
     for host in hosts[:11]:
         server.put_pod(host.name, **builders.ready(host.ip))
     server.put_pod(hosts[11].name, **builders.unready(hosts[11].ip))
-    until_said(watcher, "11 of 12 ready")
+    read_until(watcher.process, "11 of 12 ready")
 
     assert watcher.process.poll() is None
     server.put_pod(hosts[11].name, **builders.ready(hosts[11].ip))
@@ -104,7 +96,7 @@ def test_an_unfinished_file_is_read_again(server: ApiServer, tmp_path: Path, sta
     builders.make_ready(server, hosts)
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="3")
     builders.publish(watcher.file, start)
-    until_said(watcher, f"{len(start)} of 3 lines")
+    read_until(watcher.process, f"{len(start)} of 3 lines")
 
     builders.publish(watcher.file, hosts)
 
@@ -117,7 +109,7 @@ def test_a_file_that_does_not_match_the_live_pods_is_waited_out(server: ApiServe
     builders.make_ready(server, hosts)
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="2")
     builders.publish(watcher.file, (hosts[0], Host("10.9.9.9", 30050, "job-worker-1", 1)))
-    until_said(watcher, "1 of 2 ready")
+    read_until(watcher.process, "1 of 2 ready")
 
     assert watcher.process.poll() is None
     builders.publish(watcher.file, hosts)
@@ -130,7 +122,7 @@ def test_a_failed_partitioner_ends_the_wait_with_its_words(server: ApiServer, tm
     watcher = Watcher(server, tmp_path, "finished", WATCHER_EXPECTED="1")
     builders.publish(watcher.file, (Host("10.0.0.1", 30050, "job-partitioner"),))
     server.put_pod("job-partitioner", phase="Running", podIP="10.0.0.1")
-    until_said(watcher, "0 of 1 finished")
+    read_until(watcher.process, "0 of 1 finished")
 
     server.put_pod("job-partitioner", **builders.failed(3, "no such column: label"))
     code, _, err = watcher.end(10)
@@ -144,9 +136,9 @@ def test_a_partitioner_that_succeeded_releases_the_launcher(server: ApiServer, t
     """The partfile comes late, and the pod is deleted right after its success."""
     watcher = Watcher(server, tmp_path, "finished", WATCHER_EXPECTED="1")
     server.put_pod("job-partitioner", phase="Running", podIP="10.0.0.1")
-    until_said(watcher, "0 of 1 lines")
+    read_until(watcher.process, "0 of 1 lines")
     builders.publish(watcher.file, (Host("10.0.0.1", 30050, "job-partitioner"),))
-    until_said(watcher, "0 of 1 finished")
+    read_until(watcher.process, "0 of 1 finished")
 
     server.put_pod("job-partitioner", phase="Succeeded", podIP="10.0.0.1")
     server.delete_pod("job-partitioner")
@@ -161,7 +153,7 @@ def test_a_worker_that_vanishes_ends_the_wait(server: ApiServer, tmp_path: Path)
     server.put_pod("job-worker-0", **builders.ready(hosts[0].ip))
     server.put_pod("job-worker-1", **builders.unready(hosts[1].ip))
     builders.publish(watcher.file, hosts)
-    until_said(watcher, "1 of 2 ready")
+    read_until(watcher.process, "1 of 2 ready")
 
     server.delete_pod("job-worker-0")
     server.put_pod("job-worker-0", uid="another", **builders.ready(hosts[0].ip))
@@ -220,7 +212,7 @@ def test_403_is_waited_out(server: ApiServer, tmp_path: Path) -> None:
     server.forbid(hosts[1].name)
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="2")
     builders.publish(watcher.file, hosts)
-    until_said(watcher, "1 of 2 ready")
+    read_until(watcher.process, "1 of 2 ready")
     server.wait_for_request("job-worker-1", times=2)
 
     assert watcher.process.poll() is None
@@ -316,7 +308,7 @@ def test_hundreds_of_workers_are_watched_in_little_memory(server: ApiServer, tmp
     builders.make_ready(server, hosts[:299])
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="300")
     builders.publish(watcher.file, hosts)
-    until_said(watcher, "299 of 300 ready")
+    read_until(watcher.process, "299 of 300 ready")
 
     status = Path(f"/proc/{watcher.process.pid}/status").read_text()
     peak = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dgl_operator.api.v1alpha1 import PartitionStatus
+from dglrun.arrays import imbalance
 from dglrun.commands import report
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.report import charts, table
-from dglrun.report.measure import balance, measure, status
+from dglrun.report.measure import measure, status
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy, naive, toys
 from tests.unit.dglrun.verify.test_verify import API_MADE, a_partition
@@ -121,13 +122,16 @@ def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
 def test_a_folder_that_is_none_is_65(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line says which file is missing."""
     assert run_command(report, "report", str(tmp_path / "g.json")) == 65
-    assert "g.json: cannot be read: No such file" in capsys.readouterr().err
+    assert (
+        "g.json: expected the partition's JSON (<graph name>.json), found none: No such file"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("loads", "wanted"), [([2, 2], 1.0), ([4, 0], 2.0), ([0, 0], 1.0), ([3, 2, 1], 1.5)])
 def test_balance_is_the_largest_over_the_mean(loads: list[int], wanted: float) -> None:
     """Nothing at all is balanced."""
-    assert balance(np.array(loads)) == wanted
+    assert imbalance(np.array(loads)) == wanted
 
 
 @pytest.mark.dgl

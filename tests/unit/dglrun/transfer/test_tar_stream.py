@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dglrun.errors import DataError
 from dglrun.transfer.copy import RECEIVE
-from dglrun.transfer.partition_files import Partition, PartitionError
+from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.tar_stream import Item, PackError, items, pack, unpack
 from tests.support.dglrun_pods import write_partition
 
@@ -124,7 +125,7 @@ def test_a_part_has_its_own_files_and_the_json_last(tmp_path: Path) -> None:
     write_partition(tmp_path, 3, "g")
     (tmp_path / "part1" / "orig_nids.dgl").touch()
 
-    partition = Partition.read(tmp_path / "g.json", 3)
+    partition = PartitionFiles.find(tmp_path / "g.json", 3)
 
     own = [f"part1/{name}" for name in ("edge_feat.dgl", "graph.dgl", "node_feat.dgl", "orig_nids.dgl")]
     assert [item.name for item in partition.files(1)] == [*own, "g.json"]
@@ -139,5 +140,5 @@ def test_a_part_outside_of_the_folder_is_refused(tmp_path: Path, path: str) -> N
     config = tmp_path / "g.json"
     config.write_text(config.read_text().replace("part0/graph.dgl", path))
 
-    with pytest.raises(PartitionError, match="expected a path within"):
-        Partition.read(config, 1)
+    with pytest.raises(DataError, match="expected a path within"):
+        PartitionFiles.find(config, 1)

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglrun.commands import verify as verify_command
-from dglrun.dispatch.pipeline import Options, dispatch
+from dglrun.dispatch.pipeline import dispatch
+from dglrun.dispatch.source import Options
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph

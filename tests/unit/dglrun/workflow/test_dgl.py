@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.dglrun_pods import ROOT, Done, Pods, eventually, read_until
+from tests.support.dglrun_pods import ROOT, Done, Pods
 from tests.support.heterographs import Toy
+from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 pytestmark = [
@@ -196,7 +197,7 @@ def test_a_killed_sampler_ends_the_run(pods: Pods) -> None:
     with pods.started(*flags("--num-samplers", "1", "--", "--do", "hang")) as process:
         said = read_until(process, "rank 1 does hang")
         trainer = pid_of(said, "worker-1 trainer 0")
-        os.kill(eventually("a sampler", lambda: _sampler_of(trainer)), signal.SIGKILL)
+        os.kill(wait_for("a sampler", lambda: _sampler_of(trainer)), signal.SIGKILL)
         done = ended_within(pods, process)
 
     assert done.code == 137

@@ -10,7 +10,7 @@ from dglrun.errors import RunError
 from dglrun.workflow import local_process
 from dglrun.workflow.steps import Run
 from tests.cluster.daemons import running
-from tests.support.dglrun_pods import eventually
+from tests.support.wait import wait_for
 
 STUBBORN = """
 import subprocess, sys, time
@@ -32,7 +32,7 @@ def test_a_command_past_its_deadline_is_ended_with_its_children(tmp_path: Path) 
 
     assert (failure.value.code, failure.value.words) == (124, "working")
     assert time.monotonic() - start < 30
-    eventually("the child's end", lambda: not running(int(child.read_text())))
+    wait_for("the child's end", lambda: not running(int(child.read_text())))
 
 
 def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from tests.cluster.daemons import running
-from tests.support.dglrun_pods import Done, Pods, eventually, read_until
+from tests.support.dglrun_pods import Done, Pods
+from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 FLAGS = ("-g", "tiny", "--num-partitions", "2", "--workspace", "ws", "--dataset-dir", "dataset")
@@ -210,7 +211,7 @@ def test_sigterm_ends_the_partition_script_with_us(pods: Pods) -> None:
         done = pods.finish(process)
 
     assert done.code == 143
-    eventually("the child is gone", lambda: not running(pid))
+    wait_for("the child is gone", lambda: not running(pid))
 
 
 def test_progress_of_the_partition_is_reported(pods: Pods) -> None:

@@ -1,8 +1,6 @@
-"""Plans are data: what `--dry-run` prints is held by golden files (UPDATE_GOLDEN=1 writes them anew)."""
+"""Plans are data: what `--dry-run` prints is held by golden files."""
 
-import os
 import shlex
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,9 +8,8 @@ import yaml
 from dglrun.__main__ import workflow
 from dglrun.workflow.plan import ip_config, plan
 from dglrun.workflow.steps import Supervise
+from tests.support import golden
 from tests.unit.dglrun.workflow.builders import a_config, hosts
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "plan"
 
 GRAPHSAGE = (
     "--graph-name graphsage --partition-entry-point code/load_and_partition_graph.py "
@@ -71,11 +68,7 @@ def test_plans_are_as_agreed(
     code = workflow(["--dry-run", "--python", "/usr/bin/python3", *shlex.split(line)])
 
     assert code == 0
-    shown = f"# dglrun {line}\n{capsys.readouterr().out}"
-    path = GOLDEN / f"{name}.yaml"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(shown)
-    assert shown == path.read_text()
+    golden.check(f"plan/{name}", f"# dglrun {line}\n{capsys.readouterr().out}")
 
 
 def test_twelve_workers_keep_their_order() -> None:

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.support.dglrun_pods import Pods, eventually, read_until
+from tests.support.dglrun_pods import Pods
+from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
@@ -181,7 +182,7 @@ def test_sigterm_stops_everything(pods: Pods) -> None:
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script)) as process:
         read_until(process, "hangs")
-        eventually("segments", lambda: len(list((pods.root / "shm").iterdir())) == 2)
+        wait_for("segments", lambda: len(list((pods.root / "shm").iterdir())) == 2)
 
         process.send_signal(signal.SIGTERM)
         done = pods.finish(process)
@@ -228,7 +229,7 @@ def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
         read_until(process, "hangs")
         process.kill()
 
-    eventually("nothing runs", lambda: not pods.processes(), 15)
+    wait_for("nothing runs", lambda: not pods.processes(), 15)
     assert list((pods.root / "shm").iterdir()) == []
 
 
@@ -402,7 +403,7 @@ def test_sigterm_while_parts_are_sent_ends_at_once(pods: Pods) -> None:
     stuck.write_text('#!/bin/sh\nshift\n[ "$1" = sh ] && { touch ../stuck; exec sleep 60; }\nexec "$@"\n')
     stuck.chmod(0o755)
     with pods.started(*flags(pods.script(TRAIN + GOOD))) as process:
-        eventually("a copy is stuck", (pods.root / "stuck").exists)
+        wait_for("a copy is stuck", (pods.root / "stuck").exists)
 
         process.send_signal(signal.SIGTERM)
         done = pods.finish(process)

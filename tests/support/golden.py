@@ -1,4 +1,4 @@
-"""Golden files: objects as YAML that a reviewer reads; written by DGL_OPERATOR_UPDATE_GOLDEN=1."""
+"""Golden files: results as YAML that a reviewer reads; written anew by DGL_OPERATOR_UPDATE_GOLDEN=1."""
 
 import os
 from collections.abc import Iterable
@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).parents[2] / "golden" / "render"
+FOLDER = Path(__file__).parents[1] / "golden"
+VARIABLE = "DGL_OPERATOR_UPDATE_GOLDEN"
 
 
 def as_yaml(objects: Iterable[dict[str, Any]]) -> str:
@@ -16,15 +17,19 @@ def as_yaml(objects: Iterable[dict[str, Any]]) -> str:
 
 
 def check(name: str, text: str) -> None:
-    """Compare with the golden file of this name, or write it when asked to.
+    """Compare with a golden file, or write it when asked to.
+
+    Args:
+        name: Of the file below `tests/golden`, as `render/skip`.
+        text: The result.
 
     Raises:
         AssertionError: they differ.
     """
     path = FOLDER / f"{name}.yaml"
-    if os.environ.get("DGL_OPERATOR_UPDATE_GOLDEN") == "1":
+    if os.environ.get(VARIABLE) == "1":
         path.write_text(text)
-    assert path.exists(), f"{path} is missing; write it with DGL_OPERATOR_UPDATE_GOLDEN=1"
+    assert path.exists(), f"{path} is missing; write it with {VARIABLE}=1"
     assert text == path.read_text()
 
 

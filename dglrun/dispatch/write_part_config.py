@@ -1,16 +1,13 @@
-"""The partition's JSON, and the small checks of what stands beside the data."""
+"""The partition's JSON as a dispatch writes it: whole, and under the names that DGL and jobs look for."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dglrun.dispatch import graphbolt
-from dglrun.errors import DataError
 from dglrun.formats.assignment import AssignmentMeta
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.chunked.row_index import RowIndex
-from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.dgl import part_config
 from dglrun.formats.dgl.partition_book import Ranges
 
 DISPATCH_NAME = "metadata.json"
@@ -61,53 +58,13 @@ def _part_files(part: int) -> dict[str, str]:
     }
 
 
-def write_json(path: Path, described: dict[str, Any], rank: int) -> None:
+def write_json(path: Path, described: dict[str, Any], rank: int = 0) -> None:
     """Write the JSON whole; ranks that share the folder write the same bytes under their own draft."""
     draft = path.with_name(f".{path.name}.{rank}")
     draft.write_text(json.dumps(described, indent=4) + "\n")
     draft.replace(path)
 
 
-def check_machines(ip_config: Path | None, parts: int) -> None:
-    """Compare the number of parts with the machines, as DGL's dispatch does; blank lines do not count.
-
-    Raises:
-        DataError: the file is missing or empty, or the parts are no multiple of its machines.
-    """
-    if ip_config is None:
-        return
-    try:
-        machines = sum(1 for line in ip_config.read_text().splitlines() if line.strip())
-    except OSError as error:
-        raise DataError(f"{ip_config}: cannot be read: {error.strerror}") from None
-    if not machines or parts % machines:
-        raise DataError(
-            f"{ip_config}: expected a number of machines that divides {parts} parts, got {machines}"
-        )
-
-
-def check_rows(
-    tables: Mapping[str, tuple[FileSpec, int]], index: Mapping[FileSpec, Sequence[RowIndex]]
-) -> None:
-    """Compare the rows of every table's files with the metadata.
-
-    Raises:
-        DataError: they differ; names the files with their rows.
-    """
-    for name, (spec, wanted) in tables.items():
-        if (got := sum(found.rows for found in index[spec])) != wanted:
-            shown = ", ".join(f"{found.path} {found.rows}" for found in index[spec])
-            raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
-
-
 def descriptions(folder: Path) -> list[Path]:
     """The JSON files of a folder that describe parts; an earlier graph's would name parts of another."""
-    return [path for path in sorted(folder.glob("*.json")) if _describes_parts(path)]
-
-
-def _describes_parts(path: Path) -> bool:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and "part-0" in found
+    return [path for path in sorted(folder.glob("*.json")) if part_config.describes_parts(path)]
