@@ -4,7 +4,7 @@
 PYTHON = .venv/bin/python
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## Make .venv and install what the checks need (apt as root on Debian, pip)
 	@.ci/setup

@@ -265,9 +265,9 @@ def _error(answer: http.client.HTTPResponse, what: str) -> ApiError:
 
 
 def _status_error(status: int, message: str, retry_after: str | None) -> ApiError:
-    """Sort an HTTP status by whose fault it is.
+    """Sort an HTTP status by what can be done about it.
 
-    401 counts as the world's: a token that the kubelet is just rotating is good at the next try.
+    401 is worth another try: a token that the kubelet is just rotating is good then.
     """
     known = {403: Forbidden, 404: NotFound, 410: Expired}
     if status in known:

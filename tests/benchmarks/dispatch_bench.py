@@ -25,6 +25,7 @@ from dglrun.verify.keys import OriginalIds
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
 from tests.benchmarks.dispatch_data import Size, generate
+from tests.support.measured import TABLES, row
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -52,32 +53,38 @@ class Run:
     rss: float
     output: float
 
-    def row(self) -> str:
-        """A line of the table."""
+    def cells(self) -> list[str]:
+        """A row of the tables `dispatch` and `dispatch-growth`."""
         size = self.size
-        shape = f"{size.nodes:,} / {size.edges:,} / {size.width} | {size.format} | {size.files}, {size.parts}"
+        shape = f"{size.nodes:,} / {size.edges:,} / {size.width}"
+        costs = (f"{self.cpu:.1f}", f"{self.wall:.1f}", f"{self.rss:.0f}", f"{self.output:.0f}")
         bound = f"{100 * self.rss / (1.2 * self.output + 0.7 * 1024):.0f} %"
-        return (
-            f"| {self.program} | {shape} | {self.cpu:.1f} | {self.wall:.1f} "
-            f"| {self.rss:.0f} | {self.output:.0f} | {bound} |"
-        )
+        return [self.program, shape, size.format, f"{size.files}, {size.parts}", *costs, bound]
 
 
 def main(argv: list[str]) -> int:
     """Generate, run, verify, print the tables."""
     args = parse(argv)
-    runs: list[Run] = []
-    peer = args.dgl_tools is not None and args.dgl_python is not None
-    for size in sizes(args):
-        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            source = generate(size, Path(folder) / "in")
-            runs += [ours(size, source, Path(folder)) for _ in range(args.repeat)]
-            if peer:
-                runs += [theirs(size, source, Path(folder), args) for _ in range(args.repeat)]
+    runs = [run for size in sizes(args) for run in measure(size, args)]
     report(runs)
-    if not peer:
+    if not has_peer(args):
         print("\nDGL's pipeline did not run: it needs --dgl-tools and --dgl-python")
     return 0
+
+
+def has_peer(args: argparse.Namespace) -> bool:
+    """Whether DGL's pipeline can run."""
+    return args.dgl_tools is not None and args.dgl_python is not None
+
+
+def measure(size: Size, args: argparse.Namespace) -> list[Run]:
+    """Dispatch one input, by us and where it can run by DGL."""
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        source = generate(size, Path(folder) / "in")
+        runs = [ours(size, source, Path(folder)) for _ in range(args.repeat)]
+        if has_peer(args):
+            runs += [theirs(size, source, Path(folder), args) for _ in range(args.repeat)]
+    return runs
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -198,11 +205,9 @@ def verify(source: Path, json_path: Path) -> None:
 
 def report(runs: list[Run]) -> None:
     """Print the table of runs, and for each input the ratios of the means."""
-    print("| program | nodes / edges / width | edges in | ranks, parts | CPU s | wall s ", end="")
-    print("| MiB per rank | output MiB per rank | of 1.2 x output + 0.7 GiB |")
-    print("|---" * 9 + "|")
+    print(TABLES["dispatch"].head)
     for run in runs:
-        print(run.row())
+        print(row(run.cells()))
     for size in dict.fromkeys(run.size for run in runs):
         ratios(size, [run for run in runs if run.size == size])
 

@@ -84,14 +84,14 @@ def timed(argv: Sequence[str], cwd: Path | None = None) -> tuple[str, float, flo
     return done.stdout, time.monotonic() - began, cpu
 
 
-def ours(source: Path, backend: str, ranks: int, parts: int) -> Row:
-    """`dglrun partition` once."""
+def ours(source: Path, backend: str, ranks: int, parts: int, *more: str) -> Row:
+    """`dglrun partition` once, with more of its flags."""
     with tempfile.TemporaryDirectory() as out:
         argv = (
             *("/usr/bin/time", "-f", "%M", "-o", f"{out}/peak"),
             *(sys.executable, "-m", "dglrun", "partition", "--mode", "ParMETIS", "--backend", backend),
             *("--in-dir", str(source), "--out-dir", f"{out}/parts", "--num-parts", str(parts)),
-            *("--ranks", str(ranks)),
+            *("--ranks", str(ranks), *more),
         )
         said, wall, cpu = timed(argv)
         inside = re.search(r": partition ([0-9.]+) s, ([0-9.]+) CPU s", said)

@@ -162,14 +162,22 @@ def program(name: str, places: Places) -> Path:
 
 
 def ensure(names: Iterable[str], places: Places) -> None:
-    """Build the named modules that are not built yet, and refresh the links to their programs."""
-    with _locked(places):
-        for name in names:
-            module = MODULE[name]
-            if not folder(module, places).is_dir():
-                with steps.step(f"build {name} {module.version} from Go modules", long=True):
-                    _build(module, places)
-            _link(module, places)
+    """Build the named modules that are not built yet, and refresh the links to their programs.
+
+    The lock is for building alone: who needs a program that is there does not wait for another one.
+    """
+    for name in names:
+        module = MODULE[name]
+        if not folder(module, places).is_dir():
+            with _locked(places):
+                _build_unless_there(module, places)
+        _link(module, places)
+
+
+def _build_unless_there(module: Module, places: Places) -> None:
+    if not folder(module, places).is_dir():  # another process may have built it meanwhile
+        with steps.step(f"build {module.name} {module.version} from Go modules", long=True):
+            _build(module, places)
 
 
 def _build(module: Module, places: Places) -> None:

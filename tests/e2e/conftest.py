@@ -63,8 +63,8 @@ def submit(kubectl: Kubectl) -> Iterator[Submit]:
 
 
 @pytest.fixture(scope="session")
-def measured() -> Iterator[figures.Figures]:
+def measured(request: pytest.FixtureRequest) -> Iterator[figures.Figures]:
     """Collects the figures of this run; they are written to build/ and, when asked for, to docs/."""
     collected = figures.Figures()
     yield collected
-    collected.write()
+    collected.write("e2e", request.session)

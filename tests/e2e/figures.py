@@ -1,20 +1,17 @@
-"""Figures that the e2e run measures: latencies and sizes, written by the run and not by hand.
+"""Figures that the integration and e2e tests measure: latencies, sizes, accuracies.
 
-Each run writes build/e2e-figures.json; with DGL_OPERATOR_WRITE_FIGURES=1 it also renews
-docs/reference/figures.md, which is committed.
+Each run writes its own and no others to build/figures-<suite>.json. With DGL_OPERATOR_WRITE_FIGURES=1 a run
+of the whole suite in which no test failed renews its table in docs/reference/figures.md.
 """
 
 import json
 import os
-import platform
-import subprocess
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-JSON = ROOT / "build" / "e2e-figures.json"
-PAGE = ROOT / "docs" / "reference" / "figures.md"
+import pytest
+
+from tests.support import measured
+from tests.support.suites import whole_suite
 
 
 @dataclass(frozen=True)
@@ -37,42 +34,27 @@ class Figures:
         """Keep a figure; a later one of the same name replaces it."""
         self.found[name] = Figure(name, round(value, 3), unit, meaning)
 
-    def write(self) -> None:
-        """Write build/e2e-figures.json, merged with what earlier runs found, and the page if asked for."""
+    def rows(self) -> list[tuple[str, str]]:
+        """The rows of the table: what, and the value with its unit."""
+        figures = [figure for _, figure in sorted(self.found.items())]
+        return [(figure.meaning, f"{figure.value} {figure.unit}".strip()) for figure in figures]
+
+    def write(self, suite: str, session: pytest.Session) -> None:
+        """Write this run's figures: always the file, the page if asked for and if the run is whole.
+
+        Args:
+            suite: `integration` or `e2e`.
+            session: The run.
+        """
         if not self.found:
             return
-        JSON.parent.mkdir(exist_ok=True)
-        known = json.loads(JSON.read_text()) if JSON.exists() else {}
-        known.update({name: vars(figure) for name, figure in self.found.items()})
-        JSON.write_text(json.dumps(known, indent=2) + "\n")
-        if os.environ.get("DGL_OPERATOR_WRITE_FIGURES") == "1":
-            PAGE.write_text(page(known))
-
-
-def page(known: dict[str, dict[str, object]]) -> str:
-    """The figures as a Markdown page."""
-    rows = [f"| {f['meaning']} | {f['value']} {f['unit']} |" for _, f in sorted(known.items())]
-    return "\n".join(
-        [
-            "# Figures",
-            "",
-            "<!-- written by the e2e run (DGL_OPERATOR_WRITE_FIGURES=1 make e2e); do not edit -->",
-            f"Measured on {datetime.now(UTC):%Y-%m-%d} at commit {_commit()}: one node,",
-            f"{os.cpu_count()} cores,",
-            f"{platform.system()} {platform.release().split('-')[0]}, default stack.",
-            "Kubernetes times have a resolution of 1 s.",
-            "Your machine differs; the tests assert deadlines, never these values.",
-            "",
-            "| What | Measured |",
-            "|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    return done.stdout.strip() or "unknown"
+        file = measured.ROOT / "build" / f"figures-{suite}.json"
+        file.parent.mkdir(exist_ok=True)
+        run = {"measured": measured.circumstances(), "figures": [vars(f) for f in self.found.values()]}
+        file.write_text(json.dumps(run, indent=2) + "\n")
+        if os.environ.get(measured.WRITE) != "1":
+            return
+        if session.testsfailed or whole_suite(session.config) != f"tests/{suite}":
+            print(f"\n{file}: the page is renewed by a whole run without failures only, and stays as it was")
+            return
+        measured.write(suite, self.rows())

@@ -20,6 +20,7 @@ from tests.e2e import install
 from tests.e2e.demo import say, tool
 from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_flag, set_image
 from tests.e2e.kubectl import Kubectl, Object
+from tests.support import measured
 from tests.support.wait import wait_for
 
 NAMESPACE = "dgl-modern"
@@ -129,7 +130,7 @@ def page(results: list[Result]) -> str:
             "# The modern stack: torch 2.2.1 + dgl 2.1.0",
             "",
             "<!-- written by make modern; do not edit -->",
-            f"Run on {datetime.now(UTC):%Y-%m-%d} by `make modern`,",
+            f"Run on {datetime.now(UTC):%Y-%m-%d} at commit {measured.commit()} by `make modern`,",
             f"two workers on one node with {os.cpu_count()} cores.",
             "The image is `images/job` with `--build-arg STACK=pypi`, and `images/examples/graphsage` on it.",
             "",

@@ -43,11 +43,11 @@ def kubeconfig(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="session")
-def measured() -> Iterator[Figures]:
-    """Collects the figures of this run beside those of the e2e tests."""
+def measured(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """Collects the figures of this run; they are written to build/ and, when asked for, to docs/."""
     collected = Figures()
     yield collected
-    collected.write()
+    collected.write("integration", request.session)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.expected_skips import EXPECTED, ExpectedSkip
+from tests.support.suites import whole_suite
 
 SUMMARY = "DGL_OPERATOR_GATE_SKIPS"
 """Names a file that the skips of a run are appended to; the gate prints it at its end."""
@@ -80,7 +81,8 @@ class SkipCheck:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Judge; a run that failed for another reason keeps that reason."""
         self._wrong = unexpected(self._skips, self._expected)
-        if (suite := self._whole_suite()) and not session.shouldstop and not session.shouldfail:
+        suite = whole_suite(self._config)
+        if suite and not session.shouldstop and not session.shouldfail:
             self._wrong += stale(self._skips, self._collected, suite, self._expected)
         if self._wrong and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -94,17 +96,6 @@ class SkipCheck:
             terminalreporter.section("skips that fail this run", red=True)
             for line in self._wrong:
                 terminalreporter.line(line, red=True)
-
-    def _whole_suite(self) -> str | None:
-        """The folder that this run was given, if it was given that alone and all of it."""
-        option = self._config.option
-        if len(self._config.args) != 1 or option.keyword or option.deselect or option.maxfail:
-            return None
-        given = Path(self._config.invocation_params.dir, self._config.args[0]).resolve()
-        found = (
-            given.relative_to(self._config.rootpath) if given.is_relative_to(self._config.rootpath) else given
-        )
-        return str(found) if any(entry.suite == str(found) for entry in self._expected) else None
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -12,7 +12,15 @@ from dgl_operator.api.v1alpha1 import (
     JobStatus,
     ReplicaStatus,
 )
-from dgl_operator.domain.decide import LAUNCHER_STARTED, PARTITIONED, Decision, Fact, reached, wanted
+from dgl_operator.domain.decide import (
+    LAUNCHER_STARTED,
+    PARTITIONED,
+    WORKERS_READY,
+    Decision,
+    Fact,
+    reached,
+    wanted,
+)
 from dgl_operator.domain.observed import Observed, Pod
 from dgl_operator.domain.report import Report
 from dglrun.contract.names import Role
@@ -75,6 +83,22 @@ def is_minor(old: JobStatus, new: JobStatus) -> bool:
     Such a change may be written late. A new phase, milestone, reason or generation is never minor.
     """
     return _outline(old) == _outline(new)
+
+
+def can_wait(old: JobStatus, new: JobStatus) -> bool:
+    """Whether a busy operator may write the change late, together with the next.
+
+    That a job gets on through its phases may wait; its first status, its end, its milestones, and what
+    blocks or stalls it may not.
+    """
+    if old.phase is None or new.phase is None or new.phase.is_final:
+        return False
+    return _outline(_without_progress(old)) == _outline(_without_progress(new))
+
+
+def _without_progress(status: JobStatus) -> JobStatus:
+    conditions = tuple(each for each in status.conditions if each.type != WORKERS_READY)
+    return status.model_copy(update={"phase": None, "conditions": conditions})
 
 
 def _outline(status: JobStatus) -> JobStatus:

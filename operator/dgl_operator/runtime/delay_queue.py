@@ -133,6 +133,11 @@ class DelayQueue:
         begun = [entry.running_since for entry in self._entries.values() if entry.running_since is not None]
         return now - min(begun) if begun else 0.0
 
+    @property
+    def waiting(self) -> int:
+        """Keys that are due and wait for their turn."""
+        return sum(len(keys) for lane in self._lanes.values() for keys in lane.values())
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -94,6 +94,12 @@ class Queue:
             return len(self._queue)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether more keys wait for a thread than there are threads."""
+        with self._changed:
+            return self._queue.waiting > len(self._threads)
+
+    @property
     def oldest_run(self) -> float:
         """Seconds that the longest current run has taken."""
         with self._changed:

@@ -100,6 +100,7 @@ class Reconciler:
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
         clock: Clock = SYSTEM_CLOCK,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -108,7 +109,7 @@ class Reconciler:
         self._modes = modes
         self._now = clock.now
         self._applier = Applier(cluster, store)
-        self._writer = StatusWriter(cluster, store, metrics, clock)
+        self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
 
     def __call__(self, key: Key) -> Outcome:
@@ -265,6 +266,7 @@ class Reconciler:
         for kind, name in desired.rights_names(view.job):
             if found := view.seen.objects.get((kind, name)):
                 self._applier.delete(Kind.of(found), view.namespace, [(name, found["metadata"]["uid"])])
+                self._store.drop(Kind.of(found), dict(found))  # else the next look would ask again
 
     def _go_on(self, view: View, decision: Decision) -> Outcome:
         """Provide what the job needs now; what can never be undone is written down before."""
@@ -280,7 +282,8 @@ class Reconciler:
         decision, wait = self._report(view, decision, problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
-        outcome = Outcome(recheck_after=0.0) if decision.phase is not view.job.status.phase else Outcome()
+        is_next = not wait and decision.phase is not view.job.status.phase
+        outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
         return outcome.or_sooner(recheck).or_sooner(wait or None)
 
     def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:

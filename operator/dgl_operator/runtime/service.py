@@ -32,7 +32,9 @@ class Service:
         self._settings = settings
         self._store = Store()
         self._metrics = metrics.Metrics()
-        self._reconciler = Reconciler(cluster, self._store, settings.images, self._metrics)
+        self._reconciler = Reconciler(
+            cluster, self._store, settings.images, self._metrics, is_busy=lambda: self._queue.is_busy
+        )
         self._queue = Queue(self._reconciler, RECONCILE_WORKERS, self._store.is_new, SETTLE_SECONDS)
         self._metrics.watch_depth(lambda: self._queue.depth)
         feed = Feed(cluster, self._store, self._metrics, self._changed, settings.resync_seconds)

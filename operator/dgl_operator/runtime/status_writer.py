@@ -1,6 +1,7 @@
 """Writes a job's status when it changed, once for many small changes, and tells of each transition."""
 
 import logging
+from collections.abc import Callable
 
 from dgl_operator.api.v1alpha1 import JobStatus
 from dgl_operator.domain import events, status
@@ -14,7 +15,8 @@ from dgl_operator.runtime.store import Store
 log = logging.getLogger(__name__)
 
 MINOR_SECONDS = 2.0
-"""Counts of pods and progress reach a job's status at most so often."""
+"""Counts of pods and progress reach a job's status at most so often; while many jobs wait for a look, so do
+phases: a status is the dearest write of all, and the next one holds what this one would have said."""
 
 
 class StatusWriter:
@@ -26,11 +28,13 @@ class StatusWriter:
         store: Store,
         metrics: Metrics,
         clock: Clock,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._metrics = metrics
         self._clock = clock
+        self._is_busy = is_busy
         self._written: dict[Key, float] = {}
 
     def write(self, raw: Json, old: JobStatus, new: JobStatus) -> tuple[Json, float]:
@@ -61,8 +65,8 @@ class StatusWriter:
         self._written.pop(key, None)
 
     def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
-        """Seconds until a minor change may be written."""
-        if not status.is_minor(old, new):
+        """Seconds until a change that may wait is written."""
+        if not (status.is_minor(old, new) or (self._is_busy() and status.can_wait(old, new))):
             return 0.0
         now = self._clock.seconds()
         return max(0.0, self._written.get(key, now - MINOR_SECONDS) + MINOR_SECONDS - now)

@@ -38,7 +38,10 @@ class Operator:
         images = Images("watcher:v1", "kubectl:v1")
         self.seconds = 0.0
         clock = Clock(lambda: NOON, lambda: self.seconds)
-        self.reconcile = Reconciler(self.cluster, self.store, images, self.metrics, self.modes, clock)
+        self.is_busy = False
+        self.reconcile = Reconciler(
+            self.cluster, self.store, images, self.metrics, self.modes, clock, lambda: self.is_busy
+        )
         self.see()
 
     def see(self) -> None:

@@ -14,7 +14,15 @@ from dglrun.contract import names
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
 from tests.support.memory_cluster import MemoryCluster
-from tests.unit.operator.test_reconcile import KEY, Operator, partitioned, training, worker_status
+from tests.unit.operator.test_reconcile import (
+    KEY,
+    LAUNCHER_WAITS,
+    PARTITIONER_DONE,
+    Operator,
+    partitioned,
+    training,
+    worker_status,
+)
 
 FOREIGN_WORKER: Json = {
     "apiVersion": "v1",
@@ -235,6 +243,25 @@ def test_a_crowd_of_pod_events_is_few_status_writes() -> None:
     assert len(writes) <= 6
     assert operator.status["replicaStatuses"]["Worker"]["ready"] == "60/60"
     assert condition(operator, "WorkersReady")["status"] == "True"
+
+
+def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() -> None:
+    """A status is the dearest write; what the next one says need not be said before."""
+    operator = Operator()
+    operator.look()
+    operator.is_busy = True
+    operator.pod("sage-launcher", LAUNCHER_WAITS)
+    waits = operator.look().recheck_after
+    late = operator.status["phase"]
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+    operator.look()
+    milestone = operator.status["phase"]
+    operator.pod("sage-launcher", a_pod_status("Failed"))
+    operator.look()
+
+    assert waits is not None
+    assert 0 < waits <= MINOR_SECONDS
+    assert (late, milestone, operator.status["phase"]) == ("Pending", "Partitioned", "Failed")
 
 
 def test_a_status_after_the_end_agrees_with_itself() -> None:

@@ -41,10 +41,15 @@ def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
     script = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
     job = mpirun.Job((sys.executable, "-c", script), 2)
 
-    began = time.monotonic()
-    code = mpirun.run(mpirun.argv(job), 3)
+    for deadline in (3, 15, 60):  # on a busy machine ranks may take longer to start
+        began = time.monotonic()
+        code = mpirun.run(mpirun.argv(job), deadline)
 
-    assert (code, time.monotonic() - began < 40) == (124, True)
+        assert (code, time.monotonic() - began < deadline + 37) == (124, True)
+        if len(ranks := list(tmp_path.iterdir())) == 2:
+            break
+        for path in ranks:
+            path.unlink()
     wait_until_gone(tmp_path)
 
 

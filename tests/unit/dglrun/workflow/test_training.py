@@ -236,7 +236,8 @@ def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
 def test_a_new_launcher_never_mixes_with_remains(pods: Pods) -> None:
     """The supervisors of a launcher that was lost are ended before a new run begins."""
     script = pods.script(TRAIN + HANG + "hang()\n", "first.py")
-    with pods.started(*flags(script)) as process:
+    lease = "300"  # on a busy machine they would end themselves before the new launcher is there
+    with pods.started(*flags(script, "--lease", lease)) as process:
         read_until(process, "hangs")
         process.kill()
     second = pods.script(TRAIN + GOOD, "second.py")
