@@ -15,10 +15,8 @@ from urllib.parse import quote, urlencode
 
 from dglrun.kube.access import Access
 from dglrun.kube.errors import ApiError, Expired, Forbidden, NotFound, Refused, Unavailable
+from dglrun.kube.pods import Pod
 from dglrun.kube.retry import Backoff, until_available
-
-Pod = dict[str, Any]
-"""A core/v1 Pod as the API server sends it."""
 
 REQUEST_SECONDS = 10.0
 """A request without an answer for so long counts as failed."""

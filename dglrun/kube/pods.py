@@ -5,6 +5,7 @@ from typing import Any
 from dglrun.contract import address, names
 
 Pod = dict[str, Any]
+"""A core/v1 Pod as the API server sends it."""
 
 _MESSAGE_LIMIT = 3000
 """Characters of a container's termination message that are passed on; it has 4096 bytes."""
