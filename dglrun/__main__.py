@@ -1,4 +1,4 @@
-"""`dglrun`: runs the part of a DGLJob that falls to this pod, and ends with the truth."""
+"""`dglrun`: run this pod's role in a DGLJob and exit with its actual status."""
 
 import signal
 import sys
@@ -34,7 +34,7 @@ def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path 
     Args:
         argv: The command line.
         cluster: The API server; None: the one of this cluster.
-        log: Where the last words go.
+        log: The termination message of the container.
     """
     before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,4 +1,4 @@
-"""How a run can end badly: the user's fault or the world's, always with a message and an exit code."""
+"""The expected errors of dglrun: each has a message for the user and an exit code."""
 
 from dglrun.contract import exitcodes
 
@@ -8,7 +8,7 @@ class RunError(Exception):
 
     Attributes:
         code: Exit code of dglrun (dglrun.contract.exitcodes, or a process's own).
-        words: Last words of what failed; may have many lines.
+        words: The last log lines of what failed; may be many.
     """
 
     def __init__(self, message: str, code: int, words: str = "") -> None:
@@ -17,7 +17,7 @@ class RunError(Exception):
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGINT came; not an Exception, so that nothing on the way takes it for a failure of its own.
+    """SIGTERM or SIGINT came; not an Exception, so that no handler of failures catches it.
 
     Attributes:
         number: The signal.

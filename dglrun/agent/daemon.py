@@ -1,4 +1,4 @@
-"""The supervisor's loop: one thread, woken by output, ends of processes, views and a tick.
+"""The supervisor's loop: one thread, woken by output, ends of processes, attached streams and a tick.
 
 States: waiting for `start`, running, stopping, finished. A failure or a lost lease ends the whole group,
 SIGTERM first (DGL then removes its segments), SIGKILL after the grace. Nothing is left: no process below
@@ -31,7 +31,7 @@ TICK = 0.25
 LOOK_EVERY = 0.5
 """Seconds between looks at the samplers."""
 BEAT_EVERY = 3.0
-"""Seconds between signs of life to the views."""
+"""Seconds between heartbeats to the attached streams."""
 KILL_PATIENCE = 10.0
 """Seconds after SIGKILL; a process that the kernel does not end by then is reported and left."""
 

@@ -45,7 +45,7 @@ class ProcessFailure:
         who: `trainer 0`, `server 1`, `sampler of trainer 0` or `supervisor`.
         code: Exit code of the process.
         what: One line on what happened.
-        words: Its last words: a traceback or the last lines of its output.
+        words: A traceback, or the last lines of its output.
         rank: Rank of the trainer, None where there is none.
         time: When it was seen, in seconds since 1970 on the worker's clock.
     """

@@ -1,4 +1,4 @@
-"""Runs a user's training script as `__main__` and ends its process with the truth.
+"""Runs a user's training script as `__main__` and exits with the script's actual status.
 
 `python -m dglrun.agent.script_runner train.py --lr 0.1` is `python train.py --lr 0.1`, but for its end: a DGL
 client that raises, or that leaves by `sys.exit(7)`, hangs in DGL's exit barrier (docs/explanation/dglrun.md).

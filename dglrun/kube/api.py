@@ -15,10 +15,8 @@ from urllib.parse import quote, urlencode
 
 from dglrun.kube.access import Access
 from dglrun.kube.errors import ApiError, Expired, Forbidden, NotFound, Refused, Unavailable
+from dglrun.kube.pods import Pod
 from dglrun.kube.retry import Backoff, until_available
-
-Pod = dict[str, Any]
-"""A core/v1 Pod as the API server sends it."""
 
 REQUEST_SECONDS = 10.0
 """A request without an answer for so long counts as failed."""
@@ -265,9 +263,9 @@ def _error(answer: http.client.HTTPResponse, what: str) -> ApiError:
 
 
 def _status_error(status: int, message: str, retry_after: str | None) -> ApiError:
-    """Sort an HTTP status by whose fault it is.
+    """Sort an HTTP status by what can be done about it.
 
-    401 counts as the world's: a token that the kubelet is just rotating is good at the next try.
+    401 is worth another try: a token that the kubelet is just rotating is good then.
     """
     known = {403: Forbidden, 404: NotFound, 410: Expired}
     if status in known:

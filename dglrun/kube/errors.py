@@ -1,4 +1,4 @@
-"""What can go wrong between a pod and the API server, by whose fault it is."""
+"""What can go wrong between a pod and the API server, by what can be done about it."""
 
 
 class ApiError(Exception):
@@ -6,7 +6,7 @@ class ApiError(Exception):
 
 
 class Unavailable(ApiError):
-    """The world's fault: no connection, a timeout, throttling or an error of the server.
+    """Worth another try: no connection, a timeout, throttling or an error of the server.
 
     Attributes:
         retry_after: Seconds that the server asked to wait, None when it did not say.

@@ -5,9 +5,10 @@ from typing import Any
 from dglrun.contract import address, names
 
 Pod = dict[str, Any]
+"""A core/v1 Pod as the API server sends it."""
 
 _MESSAGE_LIMIT = 3000
-"""Characters of a container's last words that are passed on; a termination message has 4096 bytes."""
+"""Characters of a container's termination message that are passed on; it has 4096 bytes."""
 
 
 def uid(pod: Pod) -> str:
@@ -67,7 +68,7 @@ def waiting_reason(pod: Pod) -> str:
 
 
 def failure_reason(pod: Pod) -> str:
-    """Why a Failed pod failed: eviction and the like, else its first failed container's last words."""
+    """Why a pod failed: eviction and the like, else the termination message of the first failed container."""
     status = _status(pod)
     if status.get("reason"):
         return f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")

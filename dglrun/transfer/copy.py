@@ -1,4 +1,4 @@
-"""Copies between pods by `kubectl exec`: checksummed, all or nothing, taken up again when the world fails."""
+"""Copies between pods by `kubectl exec`: checksummed, all or nothing, tried again when a stream breaks."""
 
 import subprocess
 import threading

@@ -37,7 +37,7 @@ CONNECTION_TROUBLE = (
     "lost connection",
     "net/http",
 )
-"""Words of kubectl for a stream that the world broke or did not let begin; another try may work."""
+"""Words of kubectl for a stream that broke or could not be opened; another try may work."""
 
 
 def is_trouble(stderr: str) -> bool:

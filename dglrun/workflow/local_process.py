@@ -1,4 +1,4 @@
-"""A process of the user on this pod: its output passed on, its end told truly, ended when we are."""
+"""A user's process on this pod: its output passed on, its actual status reported, stopped with dglrun."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The training on all workers: prepare, begin together, follow, and end with the truth."""
+"""The training on all workers: prepare, start together, follow, and report how it really ended."""
 
 import contextlib
 import queue
@@ -17,7 +17,7 @@ from dglrun.workflow.steps import Supervise
 from dglrun.workflow.worker_connection import Record, WorkerConnection
 
 BEAT_SECONDS = 3.0
-"""Between signs of life to the workers, at most; four within a lease at least."""
+"""Between heartbeats to the workers, at most; four within a lease at least."""
 SETTLE_SECONDS = 0.5
 """After the first failure others get so long to be told, so that the one that began it is found."""
 SERVERS_SECONDS = 30.0
@@ -26,7 +26,7 @@ STOP_SECONDS = 20.0
 """Until all workers have told that they are clean; their supervisors end them without us, too."""
 BYE_SECONDS = 3.0
 ATTEMPTS = 2
-"""How often a supervisor is started again that could not be, if the world is not to blame."""
+"""How often the start of a supervisor is tried, where the connection is not the reason of its failure."""
 INBOX = 10_000
 """Records that wait to be printed; what comes faster waits on the worker, in the supervisor's journal."""
 _TICK = 0.2
@@ -87,7 +87,7 @@ class Training:
             Number of files in the output folder of each worker.
 
         Raises:
-            RunError: a trainer, server, sampler or worker failed; with its exit code and last words.
+            RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
         self._port = (self._workers[0].greeting or {})["port"]
         for worker in self._workers:
@@ -148,7 +148,7 @@ class Training:
     # --- one turn of the loop
 
     def _turn(self) -> None:
-        until = time.monotonic() + _TURN  # a flood of output must not keep the signs of life waiting
+        until = time.monotonic() + _TURN  # a flood of output must not delay the heartbeats
         with contextlib.suppress(queue.Empty):
             worker, record = self._inbox.get(timeout=_TICK)
             self._take(worker, record)

@@ -17,7 +17,7 @@ Record = dict[str, Any]
 Inbox = queue.Queue[tuple["WorkerConnection", Record]]
 
 SILENCE_SECONDS = 12.0
-"""A stream without a sign of life (every 3 s) for so long is taken for broken."""
+"""A stream without a heartbeat (every 3 s) for so long counts as broken."""
 PAUSES = (0.1, 0.5, 1.0, 2.0)
 
 CONTROL = ("hello", "gap", "alive", "note", "refused", "gone", "broken", "checked")
@@ -95,7 +95,7 @@ class WorkerConnection:
             self.broken_since = time.monotonic()
 
     def break_if_silent(self) -> None:
-        """Give a stream up that shows no sign of life."""
+        """Give up a stream without a heartbeat."""
         if self._stream and time.monotonic() - self._heard > SILENCE_SECONDS:
             self._heard = time.monotonic()
             self._stream.kill()

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from dglrun.arrays import Array
@@ -191,3 +192,13 @@ def edges_of(graph: ChunkedGraph, etype: str) -> list[list[int]]:
     """End points of all edges of a type, in the order of the files."""
     blocks = read.edge_blocks(graph.edges[etype], 0, graph.edge_count(etype))
     return [list(pair) for src, dst in blocks for pair in zip(src.tolist(), dst.tolist(), strict=True)]
+
+
+QUIET = settings(
+    max_examples=50,
+    deadline=None,  # files on a busy machine
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+"""For properties of toys that are written to disk."""
+WITH_NODES = toys().filter(lambda toy: any(toy.nodes.values()))
+"""Graphs that are not empty."""

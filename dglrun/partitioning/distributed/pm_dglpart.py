@@ -42,7 +42,7 @@ def partition(
     Args:
         graph: The graph.
         work: Folder in which one of our own is made for the text and the program's temporary files, and
-            taken away afterwards.
+            removed afterwards.
         num_parts: Parts, a multiple of the ranks for the first form.
         ranks: Processes.
         by_degree: Weigh nodes by 1 + in-degree.

@@ -1,7 +1,9 @@
 """The images' own scripts and habits."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +74,35 @@ def test_a_dockerfile_pins_its_parent_and_leaves_no_lists(dockerfile: Path) -> N
     if "JOB_IMAGE" not in text:
         assert users
         assert users[-1].partition(":")[0] in {"1000", "65532"}
+
+
+def test_watcher_loop_runs_on_the_folders_that_its_image_has(tmp_path: Path) -> None:
+    """The Dockerfile copies few of dglrun's packages, and its entry point needs no other."""
+    text = (IMAGES / "watcher-loop" / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (dglrun/\S+) /opt/watcher-loop/(\S+)$", text, re.MULTILINE)
+    for source, target in copied:
+        here, there = IMAGES.parent / source, tmp_path / target
+        if here.is_dir():
+            shutil.copytree(here, there, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            there.mkdir(parents=True, exist_ok=True)
+            shutil.copy(here, there)
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
+
+    ended = subprocess.run(
+        [sys.executable, *json.loads(entry)[1:]],
+        env={"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert {source for source, _ in copied} == {
+        *("dglrun/__init__.py", "dglrun/contract", "dglrun/kube", "dglrun/pod_waiter")
+    }
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[0] == "watcher-loop: NAMESPACE is not set"
 
 
 @pytest.mark.parametrize(

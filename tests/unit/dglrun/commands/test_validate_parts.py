@@ -14,10 +14,10 @@ from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.mpi.collectives import SingleRank
 from tests.support.heterographs import a_toy
+from tests.support.needs import NEEDS_MPI
 from tests.unit.dglrun.verify.test_verify import a_partition, poke
 
 ROOT = Path(__file__).parents[4]
-NEEDS_MPI = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on PATH")
 
 
 def flags(json_path: Path, numbers: Path, verify: str = "auto", limit: int = 1 << 30) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from dglrun.errors import DataError
 from dglrun.formats.chunked import check, csvfile, metadata, read, table, write
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.table import FileSpec
-from tests.support.heterographs import Toy, a_toy, toys
-
-QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+from tests.support.heterographs import QUIET, Toy, a_toy, toys
 
 
 def described(folder: Path) -> dict[str, Any]:

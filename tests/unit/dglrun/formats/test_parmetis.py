@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dglrun.commands import convert as convert_command
@@ -15,13 +15,7 @@ from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmetis
 from tests.support.commands import run_command
-from tests.support.heterographs import Toy, edges_of, toys
-
-QUIET = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+from tests.support.heterographs import QUIET, Toy, edges_of, toys
 
 
 def a_graph(folder: Path) -> ChunkedGraph:

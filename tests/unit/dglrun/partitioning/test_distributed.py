@@ -1,11 +1,7 @@
 """Distributed partitioning by real MPI ranks and real libraries; mpirun's plan, deadline and failures."""
 
-import ctypes
 import os
-import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,35 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dglrun.errors import BackendMissingError
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import partition_quality
-from dglrun.partitioning.distributed import libraries
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
-from tests.cluster.daemons import running
+from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import Toy, a_toy, random_toys
-from tests.support.wait import wait_for
+from tests.support.needs import NEEDS_MPI, library_here
+from tests.unit.dglrun.partitioning.builders import partition, two_communities
 
-ROOT = Path(__file__).parents[4]
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
 
 
-def mpi_here() -> bool:
-    found = subprocess.run((sys.executable, "-c", "import mpi4py"), capture_output=True, check=False)
-    return shutil.which("mpirun") is not None and found.returncode == 0
-
-
-def library_here(backend: str) -> bool:
-    try:
-        return isinstance(libraries.load(backend)[1], ctypes.CDLL)
-    except BackendMissingError:
-        return False
-
-
-NEEDS_MPI = pytest.mark.skipif(not mpi_here(), reason="no mpirun or no mpi4py")
 BACKENDS = [
     pytest.param(
         "zoltan",
@@ -62,39 +43,6 @@ BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
         for each, weights in zip(BACKENDS, (False, True), strict=True)
     ],
 )
-
-
-def wait_until_gone(processes: Path) -> None:
-    """Wait for the end of the two processes that left a file each: mpirun signals them and does not wait."""
-    pids = [int(path.name) for path in processes.iterdir()]
-    assert len(pids) == 2
-    wait_for("the end of both ranks", lambda: not any(map(running, pids)))
-
-
-def partition(
-    source: Path, out: Path, *flags: str, path: str = "", **more: str
-) -> "subprocess.CompletedProcess[str]":
-    """`dglrun partition` as a process of its own; `path` comes first on PATH, `more` into its environment."""
-    argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
-    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
-    return subprocess.run(
-        (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:
-    """Two groups of 300 nodes, of two types, with few edges between them; loops and copies added."""
-    rng = np.random.default_rng(0)
-    edges = {}
-    for etype, count in (("a:r:a", 6000), ("b:s:a", 2000)):
-        sizes = {"a": 450, "b": 150}
-        src_type, _, dst_type = etype.split(":")
-        src = rng.integers(0, sizes[src_type], count)
-        own = (src % 2) ^ (rng.random(count) < 0.03)
-        dst = 2 * rng.integers(0, sizes[dst_type] // 2, count) + own
-        edges[etype] = np.stack([src, dst], axis=1)
-    edges["a:r:a"] = np.concatenate([edges["a:r:a"], edges["a:r:a"][:500], [[7, 7], [8, 8]]])
-    return write.graph(folder, "two", {"a": 450, "b": 150}, edges, layout=layout, files=3)
 
 
 @pytest.mark.mpi
@@ -192,83 +140,6 @@ def test_bad_input_of_one_rank_ends_all_with_one_message(tmp_path: Path) -> None
     assert ended.returncode == 65, ended.stderr
     assert ended.stderr.count("1-s-2.csv: line 2: expected a destination ID from 0 to 449, got 450") == 1
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-@pytest.mark.parametrize(("ending", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
-def test_a_failed_rank_ends_all_with_its_code(ending: str, code: int) -> None:
-    """The other rank waits in a barrier that never completes."""
-    script = (
-        f"import os, sys; from mpi4py import MPI; MPI.COMM_WORLD.rank and {ending}; MPI.COMM_WORLD.Barrier()"
-    )
-    job = mpirun.Job((sys.executable, "-m", "mpi4py", "-c", script), 2)
-
-    assert mpirun.run(mpirun.argv(job), 60) == code
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
-    """124, and no process stays."""
-    script = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
-    job = mpirun.Job((sys.executable, "-c", script), 2)
-
-    for deadline in (3, 15, 60):  # on a busy machine ranks may take longer to start
-        began = time.monotonic()
-        code = mpirun.run(mpirun.argv(job), deadline)
-
-        assert (code, time.monotonic() - began < deadline + 37) == (124, True)
-        if len(ranks := list(tmp_path.iterdir())) == 2:
-            break
-        for path in ranks:
-            path.unlink()
-    wait_until_gone(tmp_path)
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
-    """As when the pod is deleted in the midst of a partition."""
-    rank = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
-    job = f"mpirun.Job((sys.executable, '-c', {rank!r}), 2)"
-    script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
-    started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
-    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
-
-    started.terminate()
-
-    assert started.wait(60) != 0
-    wait_until_gone(tmp_path)
-
-
-def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:
-    """No ssh, no tree spawn, one interface, absolute paths."""
-    remote = mpirun.Remote(("job-worker-0", "job-worker-1"), "/etc/dgl/kubexec.sh", "eth0", slots=2)
-    job = mpirun.Job(("/usr/bin/python3", "-m", "x"), 4, remote)
-
-    argv = " ".join(mpirun.argv(job, tmp_path / "hosts"))
-
-    assert mpirun.hostfile(remote) == "job-worker-0 slots=2\njob-worker-1 slots=2\n"
-    for setting in (
-        f"--hostfile {tmp_path}/hosts",
-        "--allow-run-as-root",
-        "--mca plm_rsh_agent /etc/dgl/kubexec.sh",
-        "--mca plm_rsh_no_tree_spawn 1",
-        "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0",
-        "-np 4",
-        "-x OMP_NUM_THREADS=1 /usr/bin/python3 -m x",
-    ):
-        assert setting in argv
-    assert "--oversubscribe" not in argv
-
-
-@pytest.mark.parametrize(("cpus", "oversubscribed"), [(4, False), (2, True)])
-def test_more_ranks_than_processors_are_allowed(cpus: int, oversubscribed: bool) -> None:
-    """Open MPI refuses them otherwise."""
-    argv = mpirun.argv(mpirun.Job(("x",), 4), cpus=cpus)
-
-    assert ("--oversubscribe" in argv) is oversubscribed
 
 
 READS = """
@@ -469,82 +340,6 @@ def test_every_node_has_one_owner(nodes: int, ranks: int) -> None:
     owners, local = layout.locate(np.arange(nodes))
     assert all(owned[owner][at] == node for node, (owner, at) in enumerate(zip(owners, local, strict=True)))
     assert layout.starts.tolist() == [sum(map(len, owned[:rank])) for rank in range(layout.owners + 1)]
-
-
-FAKE = """#!{python}
-import glob, os, sys
-if len(sys.argv) != {arguments}:
-    print("usage:", sys.argv[0]); sys.exit(0)
-if int(os.environ["OMPI_COMM_WORLD_RANK"]):
-    sys.exit(0)
-nodes = [line.split() for line in open("graph_nodes.txt")]
-parts = 2
-if {arguments} == 3:
-    for part in range(parts):
-        with open(f"p{{part:03}}-graph_nodes.txt", "w") as file:
-            file.writelines(f"{{n}} {{' '.join(w)}}\\n" for n, w in enumerate(nodes) if n % parts == part)
-else:
-    assert len(open(sys.argv[3]).readlines()) == len(open(sys.argv[4]).readlines()) == 2
-    with open("graph_part.2", "w") as file:
-        file.writelines(f"{{n}} {{n % parts}}\\n" for n in reversed(range(len(nodes))))
-"""
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-@pytest.mark.parametrize("arguments", [3, 5], ids=["pieces", "lists"])
-def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: int) -> None:
-    """A stand-in with the files and the usage line of each of the two; the real one may not be shipped."""
-    graph = two_communities(tmp_path / "in")
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "pm_dglpart"
-    program.write_text(FAKE.format(python=sys.executable, arguments=arguments))
-    program.chmod(0o755)
-    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
-
-    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(program.parent))
-
-    assert ended.returncode == 0, ended.stderr
-    meta, parts = assignment.load(tmp_path / "out", graph)
-    assert meta.method == "pm_dglpart"
-    assert np.concatenate(list(parts.values())).tolist() == [node % 2 for node in range(600)]
-    assert not (tmp_path / "out" / "pm_dglpart").exists()
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_a_work_folder_keeps_what_was_in_it(tmp_path: Path) -> None:
-    """Only a folder of our own inside of it is taken away."""
-    two_communities(tmp_path / "in")
-    program = tmp_path / "pm_dglpart"
-    program.write_text(FAKE.format(python=sys.executable, arguments=3))
-    program.chmod(0o755)
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work/mine.txt").write_text("kept")
-    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
-
-    ended = partition(
-        tmp_path / "in", tmp_path / "out", *flags, "--work-dir", str(tmp_path / "work"), path=str(tmp_path)
-    )
-
-    assert ended.returncode == 0, ended.stderr
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["mine.txt"]
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_a_program_that_ends_well_without_a_result_has_failed(tmp_path: Path) -> None:
-    """Both real programs end with 0 after a usage line."""
-    two_communities(tmp_path / "in")
-    program = tmp_path / "pm_dglpart"
-    program.write_text("#!/bin/sh\necho usage\n")
-    program.chmod(0o755)
-    flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
-
-    ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(tmp_path))
-
-    assert ended.returncode == 70
-    assert "pm_dglpart ended with 0 but left no whole result" in ended.stderr
 
 
 @pytest.mark.skipif(library_here("parmetis"), reason="libparmetis is installed")

@@ -1,0 +1,38 @@
+"""What some tests need of the machine, as marks that skip them where it is not there."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from dglrun.errors import BackendMissingError
+from dglrun.partitioning import metis
+from dglrun.partitioning.distributed import libraries
+
+
+def has_metis() -> bool:
+    try:
+        metis.load()
+    except BackendMissingError:
+        return False
+    return True
+
+
+NEEDS_METIS = pytest.mark.skipif(not has_metis(), reason="libmetis is not installed (Debian: libmetis5)")
+
+
+def mpi_here() -> bool:
+    found = subprocess.run((sys.executable, "-c", "import mpi4py"), capture_output=True, check=False)
+    return shutil.which("mpirun") is not None and found.returncode == 0
+
+
+def library_here(backend: str) -> bool:
+    try:
+        return isinstance(libraries.load(backend)[1], ctypes.CDLL)
+    except BackendMissingError:
+        return False
+
+
+NEEDS_MPI = pytest.mark.skipif(not mpi_here(), reason="no mpirun or no mpi4py")

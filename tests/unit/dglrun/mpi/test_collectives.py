@@ -1,0 +1,128 @@
+"""What ranks say to each other: errors that all know of, ends of streams, questions to owners."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dglrun.arrays import Array
+from dglrun.errors import BackendMissingError, DataError
+from dglrun.mpi.collectives import (
+    AgreedError,
+    BlockStream,
+    Expected,
+    SingleRank,
+    ask_owners,
+    has_more,
+    run_on_all_ranks,
+)
+from tests.support.dglrun_pods import ROOT
+from tests.support.needs import NEEDS_MPI
+from tests.support.thread_ranks import ThreadRanks, on_ranks
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
+    """--process-group-timeout holds for every collective."""
+    program = (
+        "import signal; from dglrun.mpi.collectives import MpiRanks; ranks = MpiRanks(0.5);"
+        "signal.pause() if ranks.rank else ranks.gather(0)"
+    )
+    argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", program)
+
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.returncode == 124
+    assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+
+
+def failing(rank: int, bad: dict[int, Expected]) -> None:
+    if rank in bad:
+        raise bad[rank]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message", "code"),
+    [
+        ({1: DataError("line 3")}, "line 3", 65),
+        ({2: BackendMissingError("no libmetis"), 1: DataError("line 3")}, "line 3", 65),
+        ({0: BackendMissingError("no libmetis")}, "no libmetis", 69),
+    ],
+)
+def test_all_ranks_raise_the_error_of_the_lowest(bad: dict[int, Expected], message: str, code: int) -> None:
+    """With its message and its exit code, so that all leave in the same way."""
+
+    def told(ranks: ThreadRanks) -> tuple[str, int]:
+        with pytest.raises(AgreedError) as error:
+            run_on_all_ranks(ranks, lambda: failing(ranks.rank, bad))
+        return str(error.value), error.value.exit_code
+
+    assert on_ranks(3, told) == [(message, code)] * 3
+
+
+def test_a_bug_of_one_rank_is_not_agreed_on() -> None:
+    """Only what is expected is told to the others; a bug ends its rank, and mpirun the rest."""
+    with pytest.raises(ZeroDivisionError):
+        run_on_all_ranks(SingleRank(), lambda: 1 / 0)
+
+
+def rounds_of(ranks: ThreadRanks, blocks: Iterator[str], seen: list[str]) -> list[str]:
+    """Take part in rounds until no rank has a block left; returns what this rank sent, as `seen` grows."""
+    stream = BlockStream(blocks, "empty")
+    while True:
+        block = stream.next()
+        if not has_more(ranks, ranks.gather(stream.state), stream.error):
+            return seen
+        seen.append(block)
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (3, 0), (1, 4), (2, 2)])
+def test_rounds_go_on_until_the_last_rank_has_no_block(lengths: tuple[int, int]) -> None:
+    """A rank that has no block left takes part with the empty one."""
+    sent = on_ranks(2, lambda ranks: rounds_of(ranks, iter(["block"] * lengths[ranks.rank]), []))
+
+    longest = max(lengths)
+    assert sent == [["block"] * each + ["empty"] * (longest - each) for each in lengths]
+
+
+def test_a_bad_block_ends_the_stream_of_all_ranks() -> None:
+    """In the round in which it is found."""
+
+    def blocks(rank: int) -> Iterator[str]:
+        yield "first"
+        if rank == 1:
+            raise DataError("row 7")
+        yield "second"
+
+    def told(ranks: ThreadRanks) -> tuple[list[str], str]:
+        seen: list[str] = []
+        with pytest.raises(AgreedError) as error:
+            rounds_of(ranks, blocks(ranks.rank), seen)
+        return seen, str(error.value)
+
+    assert on_ranks(2, told) == [(["first"], "row 7")] * 2
+
+
+@given(st.lists(st.lists(st.integers(0, 29), max_size=12), min_size=1, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_each_question_is_answered_by_its_owner_in_the_order_asked(questions: list[list[int]]) -> None:
+    """Rank r knows the squares of the numbers from 10 r on."""
+    size = len(questions)
+
+    def answers(ranks: ThreadRanks) -> list[int]:
+        mine = np.array(questions[ranks.rank], np.int64)
+        owners = np.minimum(mine // 10, size - 1)
+
+        def answer(asked: Array) -> Array:
+            assert (np.minimum(asked // 10, size - 1) == ranks.rank).all()
+            return (asked * asked).astype(np.int32)
+
+        found: list[int] = ask_owners(ranks, owners, mine, answer).tolist()
+        return found
+
+    assert on_ranks(size, answers) == [[each * each for each in mine] for mine in questions]

@@ -1,0 +1,39 @@
+"""Graphs for the distributed back ends, and the command as a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dglrun.formats.chunked import write
+from dglrun.formats.chunked.metadata import ChunkedGraph
+
+ROOT = Path(__file__).parents[4]
+
+
+def partition(
+    source: Path, out: Path, *flags: str, path: str = "", **more: str
+) -> "subprocess.CompletedProcess[str]":
+    """`dglrun partition` as a process of its own; `path` comes first on PATH, `more` into its environment."""
+    argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
+    return subprocess.run(
+        (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:
+    """Two groups of 300 nodes, of two types, with few edges between them; loops and copies added."""
+    rng = np.random.default_rng(0)
+    edges = {}
+    for etype, count in (("a:r:a", 6000), ("b:s:a", 2000)):
+        sizes = {"a": 450, "b": 150}
+        src_type, _, dst_type = etype.split(":")
+        src = rng.integers(0, sizes[src_type], count)
+        own = (src % 2) ^ (rng.random(count) < 0.03)
+        dst = 2 * rng.integers(0, sizes[dst_type] // 2, count) + own
+        edges[etype] = np.stack([src, dst], axis=1)
+    edges["a:r:a"] = np.concatenate([edges["a:r:a"], edges["a:r:a"][:500], [[7, 7], [8, 8]]])
+    return write.graph(folder, "two", {"a": 450, "b": 150}, edges, layout=layout, files=3)
