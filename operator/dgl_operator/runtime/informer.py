@@ -95,7 +95,8 @@ class Informer:
                 log.info("%s: %s; listing again", self, error)
                 version = None
             except (ClusterBusy, Refused) as error:
-                version, failures = None if isinstance(error, Refused) else version, failures + 1
+                is_lost = isinstance(error, Refused) or self._is_list_due()
+                version, failures = None if is_lost else version, failures + 1
                 self._failed(error, failures)
             except Exception:  # a bug, loud; the next list may go well, and the others go on
                 version, failures = None, failures + 1

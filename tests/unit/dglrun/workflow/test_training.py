@@ -354,7 +354,11 @@ def test_servers_that_outlive_the_trainers_are_stopped(pods: Pods, monkeypatch: 
 
 
 def test_progress_is_reported_and_its_failure_is_harmless(pods: Pods) -> None:
-    """The report has the stages in order, success last; without an API server the job goes on."""
+    """The report has the stages in order, success last; without an API server the job goes on.
+
+    A stage that is over before the one before it has been written is not seen.
+    """
+    order = ["Dispatching", "Training", "Collecting", "Completed"]
     script = pods.script(TRAIN + GOOD)
     with_reports = pods.run(*flags(script))
     stages = [progress["stage"] for progress in pods.reports()]
@@ -363,7 +367,8 @@ def test_progress_is_reported_and_its_failure_is_harmless(pods: Pods) -> None:
     without = pods.run(*flags(script))
 
     assert with_reports.code == 0
-    assert list(dict.fromkeys(stages)) == ["Dispatching", "Training", "Collecting", "Completed"]
+    assert list(dict.fromkeys(stages)) == [stage for stage in order if stage in stages]
+    assert {"Training", "Completed"} <= set(stages)
     assert stages[-1] == "Completed"
     assert without.code == 0
     assert "progress is not reported" in without.output
