@@ -37,6 +37,7 @@ class MemoryCluster:
         self.writes: list[str] = []
         self.reads: list[str] = []
         self.events: list[Json] = []
+        self.strict: dict[str, bool] = {}
         self.admit: Callable[[Json], None] = lambda _body: None
         self.is_down = False
         self._version = 0
@@ -76,8 +77,9 @@ class MemoryCluster:
         self._read("get", kind, name)
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
-    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+    def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""
+        self.strict[body["metadata"]["name"]] = strict
         self._check_up()
         if _place(body) in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f"{body['metadata']['name']} already exists")

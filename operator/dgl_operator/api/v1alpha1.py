@@ -283,6 +283,10 @@ class JobStatus(Model):
     """Quality of the partition."""
 
 
+MAX_CONDITIONS = 64
+"""More conditions than these are nobody's of ours."""
+
+
 def readable_status(status: Any) -> dict[str, Any]:
     """Return what can be read of a stored status, as it is stored.
 
@@ -290,16 +294,18 @@ def readable_status(status: Any) -> dict[str, Any]:
     that part is left out, and the job goes on with the rest.
     """
     found = dict(status) if isinstance(status, Mapping) else {}
-    while True:
-        try:
-            JobStatus.model_validate(found)
-        except ValidationError as error:
-            key, *inside = error.errors()[0]["loc"]
-            listed = found.pop(str(key), None)
-            if isinstance(listed, list) and inside:
-                found[str(key)] = [each for at, each in enumerate(listed) if at != inside[0]]
-        else:
-            return found
+    if isinstance(conditions := found.get("conditions"), list):
+        found["conditions"] = conditions[:MAX_CONDITIONS]
+    try:
+        JobStatus.model_validate(found)
+    except ValidationError as error:
+        places = [each["loc"] for each in error.errors(include_input=False, include_url=False)]
+        bad = {place[1] for place in places if place[0] == "conditions" and len(place) > 1}
+        kept = [each for at, each in enumerate(found.get("conditions") or ()) if at not in bad]
+        whole = {str(place[0]) for place in places if place[0] != "conditions" or len(place) == 1}
+        found = {key: value for key, value in found.items() if key not in whole}
+        return found | ({"conditions": kept} if "conditions" in found else {})
+    return found
 
 
 class DGLJob(Model):

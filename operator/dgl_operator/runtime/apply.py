@@ -51,9 +51,16 @@ class Applier:
                 return problem
         return None
 
-    def pods(self, wanted: Iterable[Json], uid: str) -> Problem | None:
-        """Create pods side by side; returns the first problem in their order."""
-        problems = in_parallel(lambda body: self._create(body, uid), list(wanted))
+    def pods(self, wanted: Iterable[Json], uid: str, *, strict: bool) -> Problem | None:
+        """Create pods side by side; returns the first problem in their order.
+
+        Args:
+            wanted: The pods.
+            uid: The job's UID.
+            strict: Whether a field that the API server does not know is an error. Of a job under way, whose
+                templates were taken before, it is not: it would cost the work that is done.
+        """
+        problems = in_parallel(lambda body: self._create(body, uid, strict=strict), list(wanted))
         return next((found for found in problems if found), None)
 
     def rehearse(self, body: Json) -> Problem | None:
@@ -110,9 +117,9 @@ class Applier:
         self._store.put(Kind.of(body), stored)
         return None
 
-    def _create(self, body: Json, uid: str) -> Problem | None:
+    def _create(self, body: Json, uid: str, *, strict: bool = True) -> Problem | None:
         try:
-            stored = self._cluster.create(body)
+            stored = self._cluster.create(body, strict=strict)
         except AlreadyExists:
             return self._present(body, uid)
         except Conflict:

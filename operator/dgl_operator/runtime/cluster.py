@@ -90,6 +90,8 @@ class Cluster(Protocol):
     def watch(self, kind: Kind, namespace: str | None, version: int) -> Iterator[Change]:
         """Follow what `pages` lists from a version on, until the API server ends the answer.
 
+        The first change is a BOOKMARK of that version, which says that the watch has begun.
+
         Raises:
             WatchExpired: the version is too old.
         """
@@ -97,10 +99,10 @@ class Cluster(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Read one object, None when it does not exist."""
 
-    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+    def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """Create an object and return it as stored; a rehearsal is a server-side dry run.
 
-        Fields that the API server does not know are refused by name.
+        Fields that the API server does not know are refused by name, or dropped without `strict`.
 
         Raises:
             AlreadyExists: there is one of this name.

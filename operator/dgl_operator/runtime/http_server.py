@@ -1,8 +1,10 @@
 """A tiny HTTP server for probes and metrics, in its own thread so that it tells a stuck event loop."""
 
+import contextlib
 import errno
 import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +25,7 @@ class Answer:
 Routes = Mapping[str, Callable[[], Answer]]
 
 MAX_CONNECTIONS = 16
-"""Connections at once, each with a thread; a further one is closed at once."""
+"""Connections at once, each with a thread; a further one closes the oldest."""
 TIMEOUT_SECONDS = 5.0
 """A connection that asks nothing for so long is closed."""
 
@@ -51,7 +53,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Any, None] = OrderedDict()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), handler)
 
@@ -62,18 +65,25 @@ class _Server(ThreadingHTTPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection while there are few: idle ones must not fill the process with threads."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Take a connection; where there are many, the oldest makes room.
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, and then make room for another."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+        Idle or slow ones must neither fill the process with threads nor keep the kubelet's probe out.
+        """
+        with self._lock:
+            self._open[request] = None
+            surplus = [next(iter(self._open))] if len(self._open) > MAX_CONNECTIONS else []
+            for oldest in surplus:
+                del self._open[oldest]
+        for oldest in surplus:
+            with contextlib.suppress(OSError):  # its client may have gone
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up is not worth a line."""

@@ -52,6 +52,7 @@ class Informer:
         self._stopped = threading.Event()
         self._contact = self._listed = time.monotonic()
         self._told = ""
+        self._version: int | None = None
         threading.stack_size(_STACK_BYTES)
         self._thread = threading.Thread(target=self._run, name=f"watch {self}", daemon=True)
         threading.stack_size(0)
@@ -86,20 +87,26 @@ class Informer:
         return 0.0 if self.is_forbidden else max(now - self._contact, overdue)
 
     def _run(self) -> None:
-        version, failures = None, 0
+        failures = 0
         while not self._stopped.is_set():
+            heard = self._contact
             try:
-                version = self._list() if version is None else self._watch(version)
+                if self._version is None:
+                    self._list()
+                else:
+                    self._watch(self._version)
                 self.is_forbidden, failures, self._told = False, 0, ""
             except WatchExpired as error:
                 log.info("%s: %s; listing again", self, error)
-                version = None
+                self._version = None
             except (ClusterBusy, Refused) as error:
-                is_lost = isinstance(error, Refused) or self._is_list_due()
-                version, failures = None if is_lost else version, failures + 1
+                # A watch that is cut after it has brought something is an ordinary end of it.
+                failures = 1 if self._contact > heard else failures + 1
+                if isinstance(error, Refused) or self._is_list_due():
+                    self._version = None
                 self._failed(error, failures)
             except Exception:  # a bug, loud; the next list may go well, and the others go on
-                version, failures = None, failures + 1
+                self._version, failures = None, failures + 1
                 self._feed.metrics.watch_errors.labels(self.kind.plural).inc()
                 log.exception("watch of %s failed; again in %.0f s", self, _wait(failures))
                 self._stopped.wait(_wait(failures))
@@ -112,8 +119,8 @@ class Informer:
             self._told = str(error)
         self._stopped.wait(_wait(failures))
 
-    def _list(self) -> int:
-        """Take a full list page by page; returns the version from which to watch."""
+    def _list(self) -> None:
+        """Take a full list page by page; the watch begins at its version."""
         present: set[str] = set()
         version = 0
         for page in self._feed.cluster.pages(self.kind, self.namespace):
@@ -126,20 +133,21 @@ class Informer:
         everyone = filter(self._is_within, self._feed.store.keys()) if self.kind is Kind.JOB else ()
         for key in gone.union(everyone):  # each job is looked at now and then, whatever the watches brought
             self._feed.changed(key)
-        self._listed = self._contact = time.monotonic()
+        self._version, self._listed = version, time.monotonic()
+        self._contact = self._listed
         self._synced.set()
-        return version
 
-    def _watch(self, version: int) -> int | None:
-        """Follow until the API server ends the answer or a full list is due; returns the version reached."""
+    def _watch(self, version: int) -> None:
+        """Follow until the API server ends the answer or a full list is due."""
         for change in self._feed.cluster.watch(self.kind, self.namespace, version):
             self._contact = time.monotonic()
-            version = change.version
             self._see(change)
+            self._version = change.version
             if self._stopped.is_set() or self._is_list_due():
                 break
         self._contact = time.monotonic()
-        return None if self._is_list_due() else version
+        if self._is_list_due():
+            self._version = None
 
     def _is_within(self, key: Key) -> bool:
         return self.namespace in (None, key.namespace)

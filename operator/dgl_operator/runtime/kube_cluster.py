@@ -101,6 +101,7 @@ class KubeCluster:
                 raise WatchExpired(str(error)) from error
             raise
         try:
+            yield Change("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})  # it has begun
             for line in _lines(response, what):
                 yield _change(kind, line, what)
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -115,9 +116,9 @@ class KubeCluster:
         except NotFound:
             return None
 
-    def create(self, body: Json, *, rehearse: bool = False) -> Json:
+    def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""
-        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
         if rehearse:
             query["dryRun"] = "All"
         return self._call("POST", Kind.of(body).path(body["metadata"]["namespace"]), query, body)

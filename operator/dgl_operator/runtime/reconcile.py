@@ -1,7 +1,7 @@
 """One look at one job: read, decide, render, apply, report; why it was called does not matter."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -154,9 +154,11 @@ class Reconciler:
             raise
         decision = view.decide()
         if decision.needs_fresh_read(view.job.status):
-            fresh = self._fresh(key, decision)
+            fresh = self._fresh(view)
             if fresh is None:
                 return Outcome()
+            if fresh.uid != view.uid:  # a new job of the name, which is to be validated like any other
+                return Outcome(recheck_after=0.0)
             view, decision = fresh, fresh.decide()
         return self._end(view, decision) if decision.phase.is_final else self._go_on(view, decision)
 
@@ -165,7 +167,12 @@ class Reconciler:
         raw = _readable(self._store.job(key))
         if raw is None or SPEC_SIZE not in raw or _is_too_large(raw):
             return raw
-        return _readable(self._cluster.get(Kind.JOB, *key))
+        found = self._cluster.get(Kind.JOB, *key)
+        if found is None:
+            self._store.drop(Kind.JOB, raw)
+            return None
+        self._store.put(Kind.JOB, found)  # a successor of the name has none of the children that are known
+        return _readable(found)
 
     def _rejected(self, raw: Json) -> Decision | None:
         """Say why a new job cannot run at all, or why one that we cannot read stalls."""
@@ -228,13 +235,24 @@ class Reconciler:
         except Exception as again:  # the first error counts, and is raised or logged by the caller
             log.warning("%s/%s: not shown in the status: %s", *key, again)
 
-    def _fresh(self, key: Key, decision: Decision) -> View | None:
+    def _fresh(self, view: View) -> View | None:
         """Read past the watches before something ends or is deleted; None when the job is gone."""
+        key = view.key
         raw = _readable(self._cluster.get(Kind.JOB, *key))
         if raw is None:
-            self._store.forget(key)
+            self._store.drop(Kind.JOB, view.raw)
             return None
         self._store.put(Kind.JOB, raw)
+        self._read_children(key)
+        if "deletionTimestamp" in raw["metadata"]:
+            return None
+        fresh = View.of(raw, self._store.seen(key))
+        return fresh if fresh.uid != view.uid else self._with_unlabelled(fresh)
+
+    def _read_children(self, key: Key) -> None:
+        """Read what an end is decided on: the pods and what the job reports of itself."""
+        if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):
+            self._store.put_alive(Kind.CONFIG_MAP, found)
         present: set[str] = set()
         version = 0
         for page in self._cluster.pages(Kind.POD, key.namespace, key.name):
@@ -243,11 +261,16 @@ class Reconciler:
                 present.add(pod["metadata"]["uid"])
                 self._store.put(Kind.POD, pod)
         self._store.drop_missing(Kind.POD, present, version, lambda listed: listed == key)
-        for name in decision.lost:  # a pod without its label is not in the list
-            if not self._applier.find(key.namespace, name, raw["metadata"]["uid"]):
-                break
-        leaves = "deletionTimestamp" in raw["metadata"]
-        return None if leaves else View.of(raw, self._store.seen(key))
+
+    def _with_unlabelled(self, view: View) -> View:
+        """Look for each pod that seems lost: one without its label is not in the list."""
+        tried: set[str] = set()
+        while names_left := [name for name in view.decide().lost if name not in tried]:
+            tried.update(names_left)
+            if not all(self._applier.find(view.namespace, name, view.uid) for name in names_left):
+                break  # one is really gone
+            view = replace(view, known=self._store.seen(view.key))
+        return replace(view, known=self._store.seen(view.key))
 
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
@@ -256,15 +279,20 @@ class Reconciler:
         decision = decide.ended(decision, view.job, ended.seen)
         status = ended.status(decision, self._now())
         _, wait = self._writer.write(view.raw, view.job.status, status)
-        self._applier.stop(view.namespace, clean.stop)
-        self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in clean.drop])
-        self._revoke(view)
+        doomed = [(pod.name, pod.uid) for pod in clean.drop]
+        _each(
+            lambda: self._withdraw(view.seen, view, keep=()),
+            lambda: self._applier.delete(Kind.POD, view.namespace, doomed),
+            lambda: self._applier.stop(view.namespace, clean.stop),
+        )
         return Outcome(recheck_after=wait or None)
 
-    def _revoke(self, view: View) -> None:
-        """Take the rights of the job's pods away."""
+    def _withdraw(self, seen: Observed, view: View, keep: Iterable[Json]) -> None:
+        """Take rights away that the job's accounts must not have (any more)."""
+        kept = {(body["kind"], body["metadata"]["name"]) for body in keep}
         for kind, name in desired.rights_names(view.job):
-            if found := view.seen.objects.get((kind, name)):
+            found = seen.objects.get((kind, name))
+            if found and (kind, name) not in kept:
                 self._applier.delete(Kind.of(found), view.namespace, [(name, found["metadata"]["uid"])])
                 self._store.drop(Kind.of(found), dict(found))  # else the next look would ask again
 
@@ -279,10 +307,11 @@ class Reconciler:
             if shown := prevented(error):
                 self._report(view, decision, shown)
             raise
+        is_behind = self._is_behind(view, decision)
         decision, wait = self._report(view, decision, problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
-        is_next = not wait and decision.phase is not view.job.status.phase
+        is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
         outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
         return outcome.or_sooner(recheck).or_sooner(wait or None)
 
@@ -292,6 +321,16 @@ class Reconciler:
         decision = _with_problem(decision, problem, view.job.status)
         decision = decide.unstalled(decision, view.job.status)
         return decision, self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))[1]
+
+    def _is_behind(self, view: View, decision: Decision) -> bool:
+        """Whether the answers to our own writes showed more than they changed.
+
+        Such an answer is what the watch will bring, so that no event will call for the look that it needs.
+        """
+        after = replace(view, known=self._store.seen(view.key, view.known))
+        if after.known is view.known:
+            return False
+        return after.decide().phase is not decision.phase or after.addresses() != view.addresses()
 
     def _with_new_pods(self, view: View, decision: Decision) -> tuple[View, Decision]:
         """See the pods that were just created; where they lead to another phase, the next look says so.
@@ -307,13 +346,16 @@ class Reconciler:
         job = view.job
         present = frozenset(pod.name for pod in view.seen.pods)
         objects = desired.objects(job, view.addresses())
-        if problem := self._applier.objects(objects, view.seen, view.uid):
+        problem = self._applier.objects(objects, view.seen, view.uid)
+        if problem is None and not view.seen.pods:
+            problem = self._rehearse(job, decision)
+        if problem:
+            self._narrow(view)
             return problem, None
         digest = _config_digest(objects)
-        if not view.seen.pods and (problem := self._rehearse(job, decision)):
-            return problem, None
         lacking = desired.pods(job, decision.roles, self._images, present)
-        problem = self._applier.pods([_annotated(pod, digest) for pod in lacking], view.uid)
+        pods = [_annotated(pod, digest) for pod in lacking]
+        problem = self._applier.pods(pods, view.uid, strict=not view.seen.pods)
         problem = self._grant(view) or problem
         try:
             return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
@@ -321,10 +363,18 @@ class Reconciler:
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
 
     def _grant(self, view: View) -> Problem | None:
-        """Give the job's accounts rights over those pods that are there and the job's own."""
+        """Give the job's accounts rights over those pods that are there and the job's own, and no other."""
         seen = self._store.seen(view.key, view.known).observed
-        own = frozenset(pod.name for pod in seen.pods if not pod.deleting)
-        return self._applier.rights(desired.rights(view.job, own), seen, view.uid)
+        wanted = _rights(view.job, seen)
+        self._withdraw(seen, view, keep=wanted)
+        return self._applier.rights(wanted, seen, view.uid)
+
+    def _narrow(self, view: View) -> None:
+        """Correct the rights that are there, which an older operator may have given, and give no new ones."""
+        wanted = _rights(view.job, view.seen)
+        self._withdraw(view.seen, view, keep=wanted)
+        there = [body for body in wanted if (body["kind"], body["metadata"]["name"]) in view.seen.objects]
+        self._applier.rights(there, view.seen, view.uid)
 
     def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
@@ -332,6 +382,22 @@ class Reconciler:
         if not later or not job.spec.partition_mode.has_workers:
             return None
         return self._applier.rehearse(desired.pods(job, later, self._images)[0])
+
+
+def _rights(job: DGLJob, seen: Observed) -> tuple[Json, ...]:
+    return desired.rights(job, frozenset(pod.name for pod in seen.pods if not pod.deleting))
+
+
+def _each(*steps: Callable[[], None]) -> None:
+    """Take every step, whatever becomes of the others, and raise the first error at the end."""
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except (ClusterBusy, Refused) as error:
+            first = first or error
+    if first:
+        raise first
 
 
 def _is_too_large(raw: Json) -> bool:

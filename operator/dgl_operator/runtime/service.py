@@ -20,6 +20,8 @@ SETTLE_SECONDS = 0.05
 """Events of one job that come within this time are one look."""
 MISSED_RELISTS = 3
 """So many periods without a full list, and the operator may be blind: the kubelet restarts it."""
+QUIET_SECONDS = 180.0
+"""A watch on which nothing happens is heard of once a minute."""
 STUCK_SECONDS = 600.0
 """A reconcile that is silent for longer makes the kubelet restart the operator."""
 _POLL_SECONDS = 0.05
@@ -102,7 +104,7 @@ class Service:
         if self._queue.oldest_run > STUCK_SECONDS:
             return Answer(500, f"a reconcile runs for {self._queue.oldest_run:.0f} s\n".encode())
         for informer in (*self._jobs, *self._children):
-            if informer.silence > MISSED_RELISTS * self._settings.resync_seconds:
+            if informer.silence > max(MISSED_RELISTS * self._settings.resync_seconds, QUIET_SECONDS):
                 return Answer(500, f"{informer}: not heard of for {informer.silence:.0f} s\n".encode())
         return Answer(200, b"ok\n")
 

@@ -155,11 +155,6 @@ class Store:
             dropped = [self._drop(kind, key, name, uid) for key, name, uid in gone]
         return frozenset(key for key in dropped if key)
 
-    def forget(self, key: Key) -> None:
-        """Forget a job that does not exist."""
-        with self._lock:
-            self._families.pop(key, None)
-
     def _known(self, kind: Kind, within: Callable[[Key], bool]) -> list[tuple[Key, str, _Record]]:
         families = [(key, family) for key, family in self._families.items() if within(key)]
         if kind is Kind.JOB:

@@ -227,7 +227,7 @@ def test_a_watch_goes_on_after_an_object_that_cannot_be_read(serve: Serve) -> No
 
     found = list(client.watch(Kind.POD, None, 1))
 
-    assert [change.type for change in found] == ["ADDED", "MODIFIED", "BOOKMARK"]
+    assert [change.type for change in found] == ["BOOKMARK", "ADDED", "MODIFIED", "BOOKMARK"]
     assert found[-1].version == 88
 
 

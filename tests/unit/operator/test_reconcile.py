@@ -256,11 +256,10 @@ def test_the_milestones_are_written_before_anything_is_deleted() -> None:
 
     operator.look()
 
-    assert operator.cluster.writes[:3] == [
-        "status DGLJob sage",
-        "delete Pod sage-worker-0",
-        "delete Pod sage-worker-1",
-    ]
+    first, *others = operator.cluster.writes
+    assert first == "status DGLJob sage"
+    assert {"delete Pod sage-worker-0", "delete Pod sage-worker-1"} <= set(others)
+    assert {write.partition(" ")[0] for write in others} == {"delete"}
 
 
 def test_the_end_of_a_job_rests_on_a_fresh_read() -> None:

@@ -26,6 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informer, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(informer, "LONGEST_WAIT", 0.02)
     monkeypatch.setattr(service, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(service, "QUIET_SECONDS", 0.0)
 
 
 class WatchedCluster(MemoryCluster):

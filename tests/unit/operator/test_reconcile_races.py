@@ -1,0 +1,155 @@
+"""One look at a job when things change while it is taken, or changed while the operator was another."""
+
+import copy
+from typing import Any
+
+from dgl_operator.api.v1alpha1 import DGLJob
+from dgl_operator.render import desired
+from dgl_operator.runtime import store as stores
+from dgl_operator.runtime.cluster import Refused
+from dgl_operator.runtime.kinds import Json, Kind
+from dglrun.contract.names import Mode
+from tests.support.jobs import a_pod_status, a_raw_job, a_template
+from tests.unit.operator.test_reconcile import KEY, Operator, partitioned, training, worker_status
+from tests.unit.operator.test_reconcile_isolation import FOREIGN_WORKER
+
+
+def test_an_answer_that_shows_more_than_our_write_changed_calls_for_a_look() -> None:
+    """The watch brings the same again, which is no news: the look that it needs would not come."""
+    operator = Operator()
+    partitioned(operator)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", worker_status(index))
+    operator.look()
+    operator.seconds += 1.0
+    mark = operator.cluster.mark
+
+    def started_meanwhile(*given: Any) -> Json | None:
+        operator.pod("sage-launcher", a_pod_status("Running", ip="10.0.0.1"))
+        return mark(*given)
+
+    operator.cluster.mark = started_meanwhile  # type: ignore[assignment,method-assign]
+    outcome = operator.look()
+
+    assert operator.status["phase"] == "Partitioned"
+    assert outcome.recheck_after == 0.0
+
+
+def test_rights_that_an_older_operator_gave_are_narrowed_to_the_jobs_own_pods() -> None:
+    """Its Role names all workers, whoever has pods of these names."""
+    operator = Operator(a_raw_job(mode=Mode.DIST_PARMETIS))
+    second = {**FOREIGN_WORKER, "metadata": {**FOREIGN_WORKER["metadata"], "name": "sage-worker-1"}}
+    for pod in (FOREIGN_WORKER, second):
+        operator.cluster.add(pod)
+    job = operator.cluster.objects[Kind.JOB, KEY.namespace, KEY.name]
+    for body in desired.rights(DGLJob.parse(job), frozenset({"sage-worker-0", "sage-worker-1"})):
+        operator.cluster.add(body)
+
+    operator.look()
+
+    assert operator.names(Kind.ROLE) == set()
+    assert operator.names(Kind.ROLE_BINDING) == set()
+
+
+def test_a_job_under_way_does_not_fail_for_a_field_that_was_taken_before() -> None:
+    """An older operator's rehearsal let it pass; its partition has cost hours."""
+    operator = Operator()
+    partitioned(operator)
+
+    assert operator.cluster.strict["sage-launcher"]
+    assert not operator.cluster.strict["sage-worker-1"]
+
+
+def a_successor(operator: Operator, **given: Any) -> None:
+    """Let another job have the name; the operator's watch of jobs is late."""
+    operator.cluster.remove(Kind.JOB, KEY.namespace, KEY.name)
+    operator.cluster.add(a_raw_job(uid="the-next", **given))
+
+
+def test_a_successor_found_by_a_fresh_read_is_validated_like_any_job() -> None:
+    """It went on where its predecessor had ended, unvalidated."""
+    operator = Operator()
+    training(operator)
+    bad = a_template()
+    bad["spec"]["restartPolicy"] = "Always"
+    a_successor(operator, worker=bad)
+    gone = operator.cluster.remove(Kind.POD, "default", "sage-launcher")
+    operator.store.drop(Kind.POD, gone)
+
+    operator.reconcile(KEY)
+    operator.settle()
+
+    assert operator.status["message"].startswith("InvalidSpec: ")
+
+
+def test_the_children_of_a_predecessor_with_a_large_spec_are_not_the_successors() -> None:
+    """Its spec is read when it is looked at, and then another job may have the name."""
+    large = a_template(env=[{"name": "X", "value": "x" * stores.KEPT_SPEC_BYTES}])
+    operator = Operator(a_raw_job(worker=large))
+    training(operator)
+    a_successor(operator, worker=large)
+
+    operator.reconcile(KEY)
+
+    reached = {each["type"] for each in operator.status["conditions"] if each["status"] == "True"}
+    assert not reached & {"Partitioned", "LauncherStarted", "WorkersReady"}
+
+
+def test_pods_that_lose_their_labels_one_after_the_other_are_all_found() -> None:
+    """The list comes when more of them are bare than when the look began."""
+    operator = Operator()
+    training(operator)
+    for name in ("sage-launcher", "sage-worker-0"):
+        bare = copy.deepcopy(operator.cluster.objects[Kind.POD, "default", name])
+        bare["metadata"]["labels"] = {}
+        operator.cluster.objects[Kind.POD, "default", name] = bare
+    operator.store.drop(Kind.POD, operator.cluster.objects[Kind.POD, "default", "sage-launcher"])
+
+    operator.reconcile(KEY)
+    operator.settle()
+
+    assert operator.status["phase"] == "Training"
+
+
+def test_an_end_is_decided_on_a_fresh_report() -> None:
+    """A launcher that reported its success and is gone has not failed, though the report's watch is late."""
+    operator = Operator()
+    training(operator)
+    report = operator.cluster.objects[Kind.CONFIG_MAP, "default", "sage-report"]
+    operator.cluster.add({**report, "data": {"progress.json": '{"stage": "Completed"}'}})
+    operator.store.drop(Kind.POD, operator.cluster.remove(Kind.POD, "default", "sage-launcher"))
+
+    operator.reconcile(KEY)
+
+    assert operator.status["phase"] == "Completed"
+
+
+def test_a_clean_up_that_is_refused_in_part_does_all_the_rest() -> None:
+    """Rights and workers stayed because the launcher could not be stopped."""
+    operator = Operator()
+    training(operator)
+    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+
+    def refuse(*_given: object) -> None:
+        raise Refused(403, "Forbidden", "pods is forbidden")
+
+    operator.cluster.stop = refuse  # type: ignore[assignment,method-assign]
+    outcome = operator.look()
+
+    assert outcome.retry
+    assert operator.names(Kind.ROLE) == set()
+    assert (Kind.POD, "default", "sage-worker-0") not in operator.cluster.objects
+
+
+def test_a_status_with_very_many_odd_conditions_is_read_in_one_pass() -> None:
+    """Each of them cost a validation of all."""
+    operator = Operator()
+    operator.settle()
+    job = operator.cluster.objects[Kind.JOB, KEY.namespace, KEY.name]
+    odd = [{"type": f"Odd{at}", "status": "True", "reason": "X"} for at in range(5_000)]
+    conditions = [*job["status"]["conditions"], *odd]
+    operator.cluster.add({**job, "status": {**job["status"], "conditions": conditions}})
+
+    operator.look()
+
+    assert operator.status["phase"] == "Pending"
