@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import kopf
 
-from dgl_operator.runtime import handlers, logs, settings
+from dgl_operator.runtime import handlers, logs, memory, settings
 from dgl_operator.runtime.kube_cluster import KubeCluster
 from dgl_operator.runtime.service import Service
 
@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; the process's own if None.
     """
     chosen = settings.parse(argv)
+    memory.bound_pools()
     logs.configure(chosen.log_level, chosen.log_format)
     # kopf would look up the user's name, which the arbitrary uid of a container need not have.
     os.environ.setdefault("POD_ID", socket.gethostname())

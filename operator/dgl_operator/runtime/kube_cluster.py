@@ -6,6 +6,7 @@ may have been written by anybody.
 """
 
 import json
+import re
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -224,7 +225,7 @@ class KubeCluster:
         url = f"{self._settings.host}{path}{words}"
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": self._agent}
         headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
-        text = None if body is None else json.dumps(body, separators=(",", ":"))
+        text = None if body is None else _text(body)
         what = f"{method} {path}"
         try:
             response = self._pool.request(
@@ -245,6 +246,19 @@ class KubeCluster:
         finally:
             response.release_conn()
         raise _error(response.status, data, response.headers.get("Retry-After"), what)
+
+
+_NOT_PLAIN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Characters that YAML does not take as they are, or takes for the end of a line."""
+
+
+def _text(body: Json) -> bytes:
+    """Return JSON that is YAML as well, as which an applied object is read.
+
+    YAML knows no escapes of surrogate pairs, so that other characters than the above are not escaped.
+    """
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 class _TooLarge(Exception):

@@ -1,10 +1,11 @@
 """The parts of the running operator, wired: informers, store, queue, reconciler, probes."""
 
+import gc
 import logging
 import threading
 from http.server import ThreadingHTTPServer
 
-from dgl_operator.runtime import http_server, metrics
+from dgl_operator.runtime import http_server, memory, metrics
 from dgl_operator.runtime.cluster import Cluster
 from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.informer import Feed, Informer
@@ -24,6 +25,8 @@ QUIET_SECONDS = 180.0
 """A watch on which nothing happens is heard of once a minute."""
 STUCK_SECONDS = 600.0
 """A reconcile that is silent for longer makes the kubelet restart the operator."""
+MEMORY_SECONDS = 15.0
+"""Memory that is not needed any more goes back to the system so often."""
 _POLL_SECONDS = 0.05
 
 
@@ -78,6 +81,9 @@ class Service:
         self._queue.start()
         self._is_ready = True
         log.info("watching %s", ", ".join(self._settings.namespaces) or "all namespaces")
+        while not self._stopped.wait(MEMORY_SECONDS):
+            gc.collect()
+            memory.give_back()
 
     def _await(self, group: list[Informer]) -> bool:
         """Wait for the first lists; a namespace that may not be read holds up no other."""

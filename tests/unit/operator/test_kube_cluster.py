@@ -175,6 +175,22 @@ def test_pods_are_created_and_rehearsed_with_strict_field_validation(serve: Serv
     assert ["dryRun=All" in query for query in queries] == [False, True]
 
 
+def test_an_applied_object_is_yaml_whatever_its_texts_are(serve: Serve) -> None:
+    """`yaml: found invalid Unicode character escape code` left a job without a status."""
+    text = "".join(
+        map(chr, [*range(1, 0x2FF), 0x2028, 0x2029, 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFE, 0x1F469])
+    )
+    client, api = serve(lambda *_asked: (200, {}, json.dumps(POD).encode()))
+
+    client.write_status(POD, {"message": text})
+
+    sent = kube_cluster._text({"message": text})
+    assert yaml.safe_load(sent) == {"message": text}
+    assert json.loads(sent) == {"message": text}
+    assert api.asked[0][2] is not None
+    assert api.asked[0][2]["status"] == {"message": text}
+
+
 def test_a_pod_is_stopped_by_its_deadline_and_only_if_it_is_the_one(serve: Serve) -> None:
     """The object and its logs stay (finding A10)."""
     client, api = serve(lambda *_asked: (200, {}, json.dumps(POD).encode()))
