@@ -20,6 +20,8 @@ _INVALID = (400, 422)
 """The template cannot be read as a pod (a text where a number belongs), or is no valid one; or an admission
 policy denies it, which has the same codes and another text."""
 _DENIALS = ('admission webhook "', "ValidatingAdmissionPolicy '", "does not support dry run")
+_AT_ONCE = 32
+"""Pods that are created before anybody looks whether they were taken."""
 _ONE_BY_ONE = 3
 """So few quick calls are made one after the other: threads would cost more than they save."""
 
@@ -52,7 +54,7 @@ class Applier:
         return None
 
     def pods(self, wanted: Iterable[Json], uid: str, *, strict: bool) -> Problem | None:
-        """Create pods side by side; returns the first problem in their order.
+        """Create pods side by side, and no more after a problem; returns the first in their order.
 
         Args:
             wanted: The pods.
@@ -60,8 +62,13 @@ class Applier:
             strict: Whether a field that the API server does not know is an error. Of a job under way, whose
                 templates were taken before, it is not: it would cost the work that is done.
         """
-        problems = in_parallel(lambda body: self._create(body, uid, strict=strict), list(wanted))
-        return next((found for found in problems if found), None)
+        bodies = list(wanted)
+        for at in range(0, len(bodies), _AT_ONCE):
+            some = bodies[at : at + _AT_ONCE]
+            problems = in_parallel(lambda body: self._create(body, uid, strict=strict), some)
+            if problem := next((found for found in problems if found), None):
+                return problem  # a thousand more would be refused for the same reason
+        return None
 
     def rehearse(self, body: Json) -> Problem | None:
         """Ask the API server whether it would take a pod that is needed later."""

@@ -62,11 +62,12 @@ class DelayQueue:
         self._is_new = is_new
         self._most_of_one = max(1, runs - runs // 4)
         self._most_slow = max(1, runs // 2)
-        self._most_new = max(1, runs // 5)
+        self._most_new = max(1, runs // 4)
         self._entries: dict[Key, _Entry] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._lanes: dict[_Lane, OrderedDict[str, deque[Key]]] = {lane: OrderedDict() for lane in _Lane}
         self._running: Counter[str] = Counter()
+        self._accepting: Counter[str] = Counter()
         self._in_lane: Counter[_Lane] = Counter()
         self._count = 0
         self._turn = 0
@@ -90,6 +91,7 @@ class DelayQueue:
         entry.is_waiting_for_turn, entry.due, entry.running_since = False, None, now
         self._running[key.namespace] += 1
         self._in_lane[entry.lane] += 1
+        self._accepting[key.namespace] += entry.lane is _Lane.NEW
         return key
 
     def done(self, key: Key, now: float, recheck_after: float | None = None) -> None:
@@ -148,6 +150,9 @@ class DelayQueue:
         if not self._running[key.namespace]:
             del self._running[key.namespace]
         self._in_lane[entry.lane] -= 1
+        self._accepting[key.namespace] -= entry.lane is _Lane.NEW
+        if not self._accepting[key.namespace]:
+            del self._accepting[key.namespace]
         entry.running_since, entry.is_slow = None, now - begun > SLOW_SECONDS
         return entry
 
@@ -193,8 +198,10 @@ class DelayQueue:
             return None
         if lane is _Lane.NEW and self._in_lane[lane] >= self._most_new:
             return None
-        most = self._most_of_one
-        return next((place for place in self._lanes[lane] if self._running[place] < most), None)
+        counted, most = self._running, self._most_of_one
+        if lane is _Lane.NEW:  # the last place is for another namespace
+            counted, most = self._accepting, max(1, self._most_new - 1)
+        return next((place for place in self._lanes[lane] if counted[place] < most), None)
 
     def _next_of(self, lane: _Lane) -> Key | None:
         namespace = self._candidate(lane)

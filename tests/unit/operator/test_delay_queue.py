@@ -168,15 +168,17 @@ def test_jobs_under_way_come_before_new_ones_and_new_ones_are_not_forgotten() ->
 
 def test_new_jobs_are_accepted_a_few_at_a_time() -> None:
     """Else a thousand of them keep the API server from what the jobs under way need."""
-    queue = DelayQueue(10, is_new=lambda _key: True)
+    queue = DelayQueue(16, is_new=lambda _key: True)
     for number in range(10):
-        queue.add(Key("default", f"new-{number}"), 0.0)
+        queue.add(Key("crowd", f"new-{number}"), 0.0)
 
     first = started(queue, 0.0)
     queue.done(first[0], 0.1)
+    next_ones = started(queue, 0.1)
+    queue.add(Key("small", "new"), 0.2)
 
-    assert len(first) == 2
-    assert len(started(queue, 0.1)) == 1
+    assert (len(first), len(next_ones)) == (3, 1)
+    assert started(queue, 0.2) == [Key("small", "new")]
 
 
 def test_namespaces_take_turns() -> None:

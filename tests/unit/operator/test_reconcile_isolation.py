@@ -161,6 +161,23 @@ def test_a_worker_that_would_be_refused_shows_before_the_partitioning(refusal: R
     assert str(refusal) in condition(operator, "Blocked")["message"]
 
 
+def test_of_a_thousand_workers_that_are_refused_few_are_tried() -> None:
+    """Each try asks the API server, which would refuse them all for the same reason."""
+    operator = Operator(a_raw_job(workers=1_000, mode=Mode.DIST_PARMETIS))
+    tried: list[str] = []
+
+    def admit(body: Json) -> None:
+        if body["kind"] == "Pod" and "worker" in body["metadata"]["name"]:
+            tried.append(body["metadata"]["name"])
+            raise Refused(403, "Forbidden", "exceeded quota: small")
+
+    operator.cluster.admit = admit
+    operator.look()
+
+    assert 0 < len(tried) <= 32
+    assert condition(operator, "Blocked")["reason"] == "QuotaExceeded"
+
+
 def test_a_webhook_that_takes_no_dry_run_says_nothing_about_the_worker() -> None:
     """Its verdict comes when the worker is made."""
     operator = Operator()
