@@ -17,6 +17,7 @@ import urllib3
 import urllib3.exceptions
 from kubernetes import client, config
 
+from dgl_operator.domain.decide import STOPPING_DEADLINE
 from dgl_operator.runtime import decode
 from dgl_operator.runtime.cluster import (
     AlreadyExists,
@@ -137,7 +138,7 @@ class KubeCluster:
 
     def stop(self, place: Place) -> Json | None:
         """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
-        return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": 1}})
+        return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": STOPPING_DEADLINE}})
 
     def delete(self, kind: Kind, place: Place) -> None:
         """See `Cluster`."""

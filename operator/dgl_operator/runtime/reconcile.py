@@ -305,10 +305,13 @@ class Reconciler:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:
             if shown := prevented(error):
-                self._report(view, decision, shown)
+                self._report(*self._of_one_moment(view, decision, *self._after(view, decision)), shown)
             raise
-        is_behind = self._is_behind(view, decision)
-        decision, wait = self._report(view, decision, problem)
+        after, again = self._after(view, decision)
+        # An answer to our own write may show more than it changed. The watch brings the same, which is no
+        # news then, so that no event calls for the look that it needs.
+        is_behind = again.phase is not decision.phase or after.addresses() != view.addresses()
+        decision, wait = self._report(*self._of_one_moment(view, decision, after, again), problem)
         if problem and not decision.phase.is_final:
             return Outcome(recheck, retry=True)
         is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
@@ -317,29 +320,22 @@ class Reconciler:
 
     def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:
         """Write the status; returns what it says and when a minor change may be written."""
-        view, decision = self._with_new_pods(view, decision)
         decision = _with_problem(decision, problem, view.job.status)
         decision = decide.unstalled(decision, view.job.status)
         return decision, self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))[1]
 
-    def _is_behind(self, view: View, decision: Decision) -> bool:
-        """Whether the answers to our own writes showed more than they changed.
-
-        Such an answer is what the watch will bring, so that no event will call for the look that it needs.
-        """
-        after = replace(view, known=self._store.seen(view.key, view.known))
-        if after.known is view.known:
-            return False
-        return after.decide().phase is not decision.phase or after.addresses() != view.addresses()
-
-    def _with_new_pods(self, view: View, decision: Decision) -> tuple[View, Decision]:
+    @staticmethod
+    def _of_one_moment(view: View, decision: Decision, after: View, again: Decision) -> tuple[View, Decision]:
         """See the pods that were just created; where they lead to another phase, the next look says so.
 
         Numbers and conditions of a status are of one moment.
         """
-        after = replace(view, known=self._store.seen(view.key, view.known))
-        again = decision if after.known is view.known else after.decide()
         return (after, again) if again.phase is decision.phase else (view, decision)
+
+    def _after(self, view: View, decision: Decision) -> tuple[View, Decision]:
+        """What is seen when our own writes are done, and what would be decided on it."""
+        after = replace(view, known=self._store.seen(view.key, view.known))
+        return after, decision if after.known is view.known else after.decide()
 
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
         """Make what is wanted exist; returns what prevents it and when to look again."""
