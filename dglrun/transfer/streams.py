@@ -16,13 +16,26 @@ class Stream(subprocess.Popen[bytes]):
     stdout: IO[bytes]
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self.said = TemporaryFile()  # noqa: SIM115 - Streams.end closes it
-        super().__init__(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said)
+        self._said = TemporaryFile()  # noqa: SIM115 - Streams.end closes it
+        # One thread may ask what was said while another closes the stream.
+        self._said_lock = threading.Lock()
+        super().__init__(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
 
     def stderr_text(self) -> bytes:
-        """What it has said on stderr."""
-        self.said.seek(0)
-        return self.said.read(1 << 16)
+        """What it has said on stderr; nothing once the stream is closed."""
+        with self._said_lock:
+            if self._said.closed:
+                return b""
+            self._said.seek(0)
+            return self._said.read(1 << 16)
+
+    def close(self) -> None:
+        """Close the pipes and forget what was said."""
+        for pipe in (self.stdin, self.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        with self._said_lock:
+            self._said.close()
 
 
 class Streams:
@@ -55,9 +68,7 @@ class Streams:
         """Kill a stream that still runs, and forget it."""
         stream.kill()
         stream.wait()
-        for pipe in (stream.stdin, stream.stdout, stream.said):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        stream.close()
         with self._lock:
             self._open.discard(stream)
 
