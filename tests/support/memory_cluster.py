@@ -27,19 +27,23 @@ class MemoryCluster:
     Attributes:
         writes: `<verb> <Kind> <name>` for each write that was accepted.
         reads: The same for each read.
+        rehearsed: Names of the pods that were rehearsed and would be taken.
         admit: Called with each object before it is created; raises to refuse it.
         events: Posted Events.
         is_down: Whether every request fails.
+        is_graceful: Whether a deleted pod stays until somebody removes it, as while its containers end.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[Kind, str, str], Json] = {}
         self.writes: list[str] = []
         self.reads: list[str] = []
+        self.rehearsed: list[str] = []
         self.events: list[Json] = []
         self.strict: dict[str, bool] = {}
         self.admit: Callable[[Json], None] = lambda _body: None
         self.is_down = False
+        self.is_graceful = False
         self._version = 0
 
     def add(self, body: Json) -> Json:
@@ -86,6 +90,7 @@ class MemoryCluster:
         self.admit(body)
         stored = self._stamp(copy.deepcopy(body), new=True)
         if rehearse:
+            self.rehearsed.append(body["metadata"]["name"])
             return stored
         self._note("create", body)
         return self._store(stored)
@@ -112,13 +117,18 @@ class MemoryCluster:
         self._note(verb, actual)
         return self._store(_merged(actual, change))
 
-    def delete(self, kind: Kind, place: Place) -> None:
+    def delete(self, kind: Kind, place: Place) -> Json | None:
         """See `Cluster`."""
         self._check_up()
         actual = self.objects.get((kind, place.namespace, place.name))
         if actual is not None and actual["metadata"]["uid"] == place.uid:
             self._note("delete", actual)
+            if kind is Kind.POD and self.is_graceful:
+                return self._store(
+                    _merged(actual, {"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}})
+                )
             del self.objects[kind, place.namespace, place.name]
+        return None
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """See `Cluster`."""

@@ -50,6 +50,7 @@ class Decision:
         drop: Pods to delete.
         stop: Pods to end while their objects and logs stay.
         lost: Names of pods that are needed and not seen.
+        is_certain: Whether the end rests on what cannot change any more: a pod that has ended stays ended.
     """
 
     phase: Phase
@@ -59,9 +60,12 @@ class Decision:
     drop: tuple[Pod, ...] = ()
     stop: tuple[Pod, ...] = ()
     lost: tuple[str, ...] = ()
+    is_certain: bool = False
 
     def needs_fresh_read(self, status: JobStatus) -> bool:
         """Whether it ends the job or a pod, so that it must rest on a fresh read."""
+        if self.is_certain:
+            return False
         return bool(self.drop or self.stop) or (self.phase.is_final and status.phase is not self.phase)
 
 
@@ -79,7 +83,8 @@ def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
     facts = _milestones(job, seen, said)
     launcher = seen.one(Role.LAUNCHER)
     if launcher and launcher.succeeded:
-        return unblocked(_complete(facts, "the launcher's main container ended with exit code 0"), job.status)
+        done = _complete(facts, "the launcher's main container ended with exit code 0")
+        return replace(unblocked(done, job.status), is_certain=True)
     if said.is_completed and _holds(facts, LAUNCHER_STARTED):
         return _after_report(job, seen, said, facts)
     return _unless_failed(job, seen, said, facts, _lost(job, seen, facts))

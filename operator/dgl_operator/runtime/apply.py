@@ -84,8 +84,9 @@ class Applier:
 
     def delete(self, kind: Kind, namespace: str, doomed: Iterable[tuple[str, str]]) -> None:
         """Delete objects, given by name and UID, side by side."""
-        places = [Place(namespace, name, uid) for name, uid in doomed]
-        in_parallel(lambda place: self._cluster.delete(kind, place), places)
+        in_parallel(
+            lambda place: self._delete(kind, place), [Place(namespace, name, uid) for name, uid in doomed]
+        )
 
     def stop(self, namespace: str, pods: Iterable[Pod]) -> None:
         """End pods and keep them with their logs."""
@@ -109,6 +110,10 @@ class Applier:
             return False
         self._taken_back(found)
         return True
+
+    def _delete(self, kind: Kind, place: Place) -> None:
+        if leaving := self._cluster.delete(kind, place):
+            self._store.put(kind, leaving)  # else the next look would delete it again
 
     def _object(self, body: Json, actual: Mapping[str, Any] | None, uid: str) -> Problem | None:
         if actual is None:

@@ -122,8 +122,12 @@ class Cluster(Protocol):
     def stop(self, place: Place) -> Json | None:
         """End a pod's containers and keep the pod with its logs; None when it is gone or replaced."""
 
-    def delete(self, kind: Kind, place: Place) -> None:
-        """Delete an object; nothing happens when it is gone or replaced."""
+    def delete(self, kind: Kind, place: Place) -> Json | None:
+        """Delete an object; nothing happens when it is gone or replaced.
+
+        Returns:
+            The object while it is being deleted, as a pod is until its containers have ended.
+        """
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """Apply the whole status to the job as it was last seen and return it as stored.

@@ -140,13 +140,15 @@ class KubeCluster:
         """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
         return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": STOPPING_DEADLINE}})
 
-    def delete(self, kind: Kind, place: Place) -> None:
+    def delete(self, kind: Kind, place: Place) -> Json | None:
         """See `Cluster`."""
         body = {"preconditions": {"uid": place.uid}}
         try:
-            self._call("DELETE", kind.path(place.namespace, place.name), None, body)
+            found = self._call("DELETE", kind.path(place.namespace, place.name), None, body)
         except (NotFound, Conflict):
-            return
+            return None
+        is_leaving = "deletionTimestamp" in (found.get("metadata") or {})
+        return found if is_leaving else None
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """See `Cluster`.

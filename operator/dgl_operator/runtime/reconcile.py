@@ -21,6 +21,7 @@ from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.queue import Outcome
+from dgl_operator.runtime.rehearsal import Rehearsal
 from dgl_operator.runtime.status_writer import StatusWriter
 from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Seen, Store
 from dglrun.contract import names
@@ -109,6 +110,7 @@ class Reconciler:
         self._modes = modes
         self._now = clock.now
         self._applier = Applier(cluster, store)
+        self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
 
@@ -160,6 +162,8 @@ class Reconciler:
             if fresh.uid != view.uid:  # a new job of the name, which is to be validated like any other
                 return Outcome(recheck_after=0.0)
             view, decision = fresh, fresh.decide()
+        elif decision.is_certain:
+            view = self._with_report(view)
         return self._end(view, decision) if decision.phase.is_final else self._go_on(view, decision)
 
     def _raw(self, key: Key) -> Json | None:
@@ -243,16 +247,23 @@ class Reconciler:
             self._store.drop(Kind.JOB, view.raw)
             return None
         self._store.put(Kind.JOB, raw)
-        self._read_children(key)
+        self._read_report(key)
+        self._read_pods(key)
         if "deletionTimestamp" in raw["metadata"]:
             return None
         fresh = View.of(raw, self._store.seen(key))
         return fresh if fresh.uid != view.uid else self._with_unlabelled(fresh)
 
-    def _read_children(self, key: Key) -> None:
-        """Read what an end is decided on: the pods and what the job reports of itself."""
+    def _with_report(self, view: View) -> View:
+        """Read the last that the job reported of itself: its watch may be later than that of the pods."""
+        self._read_report(view.key)
+        return View.of(view.raw, self._store.seen(view.key))
+
+    def _read_report(self, key: Key) -> None:
         if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):
             self._store.put_alive(Kind.CONFIG_MAP, found)
+
+    def _read_pods(self, key: Key) -> None:
         present: set[str] = set()
         version = 0
         for page in self._cluster.pages(Kind.POD, key.namespace, key.name):
@@ -275,7 +286,8 @@ class Reconciler:
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
         clean = decide.clean_up(view.job, decision.phase, view.seen)
-        ended = replace(view, known=view.known.without(clean.drop))
+        leaving = (pod for pod in view.seen.pods if pod.deleting)
+        ended = replace(view, known=view.known.without((*clean.drop, *leaving)))
         decision = decide.ended(decision, view.job, ended.seen)
         status = ended.status(decision, self._now())
         _, wait = self._writer.write(view.raw, view.job.status, status)
@@ -377,7 +389,7 @@ class Reconciler:
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._applier.rehearse(desired.pods(job, later, self._images)[0])
+        return self._rehearsal(desired.pods(job, later, self._images)[0])
 
 
 def _rights(job: DGLJob, seen: Observed) -> tuple[Json, ...]:

@@ -15,8 +15,10 @@ from dgl_operator.runtime.store import Store
 log = logging.getLogger(__name__)
 
 MINOR_SECONDS = 2.0
-"""Counts of pods and progress reach a job's status at most so often; while many jobs wait for a look, so do
-phases: a status is the dearest write of all, and the next one holds what this one would have said."""
+"""Counts of pods and progress reach a job's status at most so often."""
+BUSY_SECONDS = 10.0
+"""While many jobs wait for a look, so do counts, progress and phases: a status is the dearest write of all,
+and the next one holds what this one would have said."""
 
 
 class StatusWriter:
@@ -66,10 +68,12 @@ class StatusWriter:
 
     def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
         """Seconds until a change that may wait is written."""
-        if not (status.is_minor(old, new) or (self._is_busy() and status.can_wait(old, new))):
+        is_busy = self._is_busy()
+        if not (status.is_minor(old, new) or (is_busy and status.can_wait(old, new))):
             return 0.0
+        pause = BUSY_SECONDS if is_busy else MINOR_SECONDS
         now = self._clock.seconds()
-        return max(0.0, self._written.get(key, now - MINOR_SECONDS) + MINOR_SECONDS - now)
+        return max(0.0, self._written.get(key, now - pause) + pause - now)
 
     def _stored(self, raw: Json, new: JobStatus) -> Json:
         """Write the status; what the job reported must never keep its end from being written."""

@@ -9,7 +9,7 @@ from dgl_operator.runtime import store as stores
 from dgl_operator.runtime.cluster import ClusterBusy, Refused
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
-from dgl_operator.runtime.status_writer import MINOR_SECONDS
+from dgl_operator.runtime.status_writer import BUSY_SECONDS, MINOR_SECONDS
 from dglrun.contract import names
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
@@ -277,7 +277,7 @@ def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() ->
     operator.look()
 
     assert waits is not None
-    assert 0 < waits <= MINOR_SECONDS
+    assert MINOR_SECONDS < waits <= BUSY_SECONDS
     assert (late, milestone, operator.status["phase"]) == ("Pending", "Partitioned", "Failed")
 
 

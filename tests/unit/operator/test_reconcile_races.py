@@ -7,9 +7,11 @@ from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import desired
 from dgl_operator.runtime import store as stores
 from dgl_operator.runtime.cluster import Refused
-from dgl_operator.runtime.kinds import Json, Kind
+from dgl_operator.runtime.kinds import Json, Key, Kind
+from dgl_operator.runtime.rehearsal import KEPT_SECONDS
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
+from tests.support.memory_cluster import over_quota
 from tests.unit.operator.test_reconcile import KEY, Operator, partitioned, training, worker_status
 from tests.unit.operator.test_reconcile_isolation import FOREIGN_WORKER
 
@@ -122,6 +124,75 @@ def test_an_end_is_decided_on_a_fresh_report() -> None:
     operator.reconcile(KEY)
 
     assert operator.status["phase"] == "Completed"
+
+
+def test_a_launcher_that_has_succeeded_ends_its_job_without_a_list_of_pods() -> None:
+    """A pod that has ended stays ended; the job's last report is all that may be newer."""
+    operator = Operator()
+    training(operator)
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+    report = operator.cluster.objects[Kind.CONFIG_MAP, "default", "sage-report"]
+    operator.see()
+    operator.cluster.add({**report, "data": {"partition.json": '{"parts": 2, "edgeCut": "12.50%"}'}})
+    operator.cluster.reads.clear()
+
+    operator.reconcile(KEY)
+
+    assert operator.cluster.reads == ["get ConfigMap sage-report"]
+    assert operator.status["phase"] == "Completed"
+    assert operator.status["partition"]["edgeCut"] == "12.50%"
+
+
+def test_pods_that_take_their_time_to_end_are_deleted_once() -> None:
+    """The look after the clean-up deleted them again, and read all afresh before."""
+    operator = Operator()
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+    operator.look()
+    ended = operator.status
+
+    operator.cluster.writes.clear()
+    operator.reconcile(KEY)
+
+    assert operator.cluster.writes == []
+    assert operator.status == ended
+    assert operator.names(Kind.POD) >= {"sage-worker-0", "sage-worker-1"}
+
+
+def test_equal_workers_of_two_jobs_are_rehearsed_once() -> None:
+    """A sweep over parameters is many jobs with one template."""
+    operator = Operator(a_raw_job(), a_raw_job("other", uid="other"))
+
+    operator.look()
+    operator.look(Key("default", "other"))
+
+    assert operator.cluster.rehearsed == ["sage-worker-0"]
+
+
+def test_other_workers_are_rehearsed_and_so_are_equal_ones_later() -> None:
+    """Another template, another namespace, or another policy may have another answer."""
+    different = a_raw_job("other", uid="other", worker=a_template(env=[{"name": "X", "value": "1"}]))
+    operator = Operator(a_raw_job(), different, a_raw_job("later", uid="later"))
+
+    operator.look()
+    operator.look(Key("default", "other"))
+    operator.seconds += KEPT_SECONDS
+    operator.look(Key("default", "later"))
+
+    assert operator.cluster.rehearsed == ["sage-worker-0", "other-worker-0", "later-worker-0"]
+
+
+def test_a_refusal_is_not_remembered() -> None:
+    """The policy that refused the one worker may have gone when the next comes."""
+    operator = Operator(a_raw_job(), a_raw_job("other", uid="other"))
+    operator.cluster.admit = over_quota("Pod")
+    operator.look()
+    operator.cluster.admit = lambda _body: None
+
+    operator.look(Key("default", "other"))
+
+    assert operator.cluster.rehearsed[-1] == "other-worker-0"
 
 
 def test_a_clean_up_that_is_refused_in_part_does_all_the_rest() -> None:
