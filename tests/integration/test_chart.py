@@ -12,8 +12,8 @@ from tests.cluster.other import pulled
 from tests.e2e.jobs import REGISTRY, image
 from tests.e2e.kubectl import Kubectl, Object, Refused, binary, call
 from tests.support.api_client import CRD, ApiServer
+from tests.support.job_cases import ROOT, a_job
 from tests.support.wait import wait_for
-from tests.unit.api.cases import ROOT, a_job
 
 pytestmark = pytest.mark.integration
 

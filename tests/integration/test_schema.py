@@ -12,7 +12,7 @@ from dgl_operator.runtime.cluster import Refused
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.kubectl import Refused as KubectlRefused
 from tests.support.api_client import ApiServer
-from tests.unit.api.cases import (
+from tests.support.job_cases import (
     BROKEN_ARGUMENTS,
     BROKEN_CONTAINERS,
     BROKEN_RULES,

@@ -2,28 +2,27 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
-from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase, readable_status
-from dgl_operator.domain import decide, report, status, validate
+from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase
+from dgl_operator.domain import decide, status, validate
 from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed, Problem
-from dgl_operator.domain.report import Report
 from dgl_operator.render import config, desired
-from dgl_operator.render.config import Addresses
 from dgl_operator.render.settings import Images
 from dgl_operator.runtime.apply import Applier, prevented
 from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
 from dgl_operator.runtime.configmap_sync import ConfigMapSync
 from dgl_operator.runtime.decode import UNREADABLE
+from dgl_operator.runtime.fresh_reader import FreshReader
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.rehearsal import Rehearsal
 from dgl_operator.runtime.status_writer import StatusWriter
-from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Seen, Store
+from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Store
+from dgl_operator.runtime.view import View, readable
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -31,63 +30,6 @@ log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = "InternalError"
 UNREADABLE_OBJECT = "UnreadableObject"
-
-
-@dataclass(frozen=True)
-class View:
-    """A job and what is seen of it, read together."""
-
-    raw: Json
-    job: DGLJob
-    known: Seen
-    said: Report
-
-    @classmethod
-    def of(cls, raw: Json, known: Seen) -> "View":
-        """Parse the job and read its report.
-
-        Raises:
-            InvalidJob: the job has another shape.
-        """
-        data = known.observed.report(names.report(raw["metadata"]["name"]))
-        return cls(raw, DGLJob.parse(raw), known, report.read(data))
-
-    @property
-    def seen(self) -> Observed:
-        """Its children."""
-        return self.known.observed
-
-    @property
-    def key(self) -> Key:
-        """The job's key."""
-        return Key.of_job(self.raw)
-
-    @property
-    def namespace(self) -> str:
-        """The job's namespace."""
-        return str(self.raw["metadata"]["namespace"])
-
-    @property
-    def uid(self) -> str:
-        """The job's UID."""
-        return str(self.raw["metadata"]["uid"])
-
-    def decide(self) -> Decision:
-        """Decide on what is seen."""
-        return decide.decide(self.job, self.seen, self.said)
-
-    def status(self, decision: Decision, now: datetime) -> JobStatus:
-        """The status that follows from a decision on what is seen."""
-        generation = int(self.raw["metadata"].get("generation", 1))
-        replicas = status.count(self.job, self.seen)
-        return status.next_status(self.job.status, generation, decision, replicas, self.said, now)
-
-    def addresses(self) -> Addresses:
-        """Addresses of the pods that stay."""
-        found = {pod.name: pod.ip for pod in self.seen.pods if not pod.deleting}
-        one = {role: next(iter(decide.wanted(self.job, role)), "") for role in Role}
-        workers = tuple(found.get(name) for name in decide.wanted(self.job, Role.WORKER))
-        return Addresses(found.get(one[Role.LAUNCHER]), found.get(one[Role.PARTITIONER]), workers)
 
 
 class Reconciler:
@@ -110,6 +52,7 @@ class Reconciler:
         self._modes = modes
         self._now = clock.now
         self._applier = Applier(cluster, store)
+        self._reader = FreshReader(cluster, store, self._applier)
         self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
@@ -156,19 +99,19 @@ class Reconciler:
             raise
         decision = view.decide()
         if decision.needs_fresh_read(view.job.status):
-            fresh = self._fresh(view)
+            fresh = self._reader.fresh(view)
             if fresh is None:
                 return Outcome()
             if fresh.uid != view.uid:  # a new job of the name, which is to be validated like any other
                 return Outcome(recheck_after=0.0)
             view, decision = fresh, fresh.decide()
         elif decision.is_certain:
-            view = self._with_report(view)
+            view = self._reader.with_report(view)
         return self._end(view, decision) if decision.phase.is_final else self._go_on(view, decision)
 
     def _raw(self, key: Key) -> Json | None:
         """The job, with its spec: one too large to be kept is read now, unless it is refused for its size."""
-        raw = _readable(self._store.job(key))
+        raw = readable(self._store.job(key))
         if raw is None or SPEC_SIZE not in raw or _is_too_large(raw):
             return raw
         found = self._cluster.get(Kind.JOB, *key)
@@ -176,7 +119,7 @@ class Reconciler:
             self._store.drop(Kind.JOB, raw)
             return None
         self._store.put(Kind.JOB, found)  # a successor of the name has none of the children that are known
-        return _readable(found)
+        return readable(found)
 
     def _rejected(self, raw: Json) -> Decision | None:
         """Say why a new job cannot run at all, or why one that we cannot read stalls."""
@@ -230,7 +173,7 @@ class Reconciler:
     def _show(self, key: Key, show: Callable[[Decision], Decision]) -> None:
         """Say on the job what prevents every look at it, if that at least is possible."""
         try:
-            raw = _readable(self._store.job(key))
+            raw = readable(self._store.job(key))
             if raw is None or _has_ended(raw):
                 return
             old = _status(raw)
@@ -238,50 +181,6 @@ class Reconciler:
             self._writer.write(raw, old, self._bare_status(raw, old, decision))
         except Exception as again:  # the first error counts, and is raised or logged by the caller
             log.warning("%s/%s: not shown in the status: %s", *key, again)
-
-    def _fresh(self, view: View) -> View | None:
-        """Read past the watches before something ends or is deleted; None when the job is gone."""
-        key = view.key
-        raw = _readable(self._cluster.get(Kind.JOB, *key))
-        if raw is None:
-            self._store.drop(Kind.JOB, view.raw)
-            return None
-        self._store.put(Kind.JOB, raw)
-        self._read_report(key)
-        self._read_pods(key)
-        if "deletionTimestamp" in raw["metadata"]:
-            return None
-        fresh = View.of(raw, self._store.seen(key))
-        return fresh if fresh.uid != view.uid else self._with_unlabelled(fresh)
-
-    def _with_report(self, view: View) -> View:
-        """Read the last that the job reported of itself: its watch may be later than that of the pods."""
-        self._read_report(view.key)
-        return View.of(view.raw, self._store.seen(view.key))
-
-    def _read_report(self, key: Key) -> None:
-        if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):
-            self._store.put_alive(Kind.CONFIG_MAP, found)
-
-    def _read_pods(self, key: Key) -> None:
-        present: set[str] = set()
-        version = 0
-        for page in self._cluster.pages(Kind.POD, key.namespace, key.name):
-            version = version or page.version
-            for pod in page.items:
-                present.add(pod["metadata"]["uid"])
-                self._store.put(Kind.POD, pod)
-        self._store.drop_missing(Kind.POD, present, version, lambda listed: listed == key)
-
-    def _with_unlabelled(self, view: View) -> View:
-        """Look for each pod that seems lost: one without its label is not in the list."""
-        tried: set[str] = set()
-        while names_left := [name for name in view.decide().lost if name not in tried]:
-            tried.update(names_left)
-            if not all(self._applier.find(view.namespace, name, view.uid) for name in names_left):
-                break  # one is really gone
-            view = replace(view, known=self._store.seen(view.key))
-        return replace(view, known=self._store.seen(view.key))
 
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
@@ -416,11 +315,6 @@ def _is_too_large(raw: Json) -> bool:
 def _has_ended(raw: Json) -> bool:
     phase = _status(raw).phase
     return phase is not None and phase.is_final
-
-
-def _readable(raw: Json | None) -> Json | None:
-    """The job with what can be read of its status: others may have written into it."""
-    return None if raw is None else {**raw, "status": readable_status(raw.get("status"))}
 
 
 def _status(raw: Json) -> JobStatus:

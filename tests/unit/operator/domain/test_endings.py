@@ -6,7 +6,7 @@ from dgl_operator.api.v1alpha1 import DGLJob, Phase
 from dgl_operator.domain import decide
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import Json, a_job, a_pod, a_status, ended, running, waiting, workers_of
-from tests.unit.operator.test_decide import cause, decided, truths, waiting_launcher
+from tests.unit.operator.domain.test_decide import cause, decided, truths, waiting_launcher
 
 LAUNCHER, PARTITIONER, WORKER = Role.LAUNCHER, Role.PARTITIONER, Role.WORKER
 

@@ -10,7 +10,7 @@ import yaml
 from dgl_operator.runtime import settings
 from dgl_operator.runtime.metrics import Metrics
 from dglrun.contract import names
-from tests.unit.api.cases import ROOT
+from tests.support.job_cases import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])
 OPERATOR = (ROOT / "docs/reference/operator.md").read_text()

@@ -4,7 +4,7 @@ import pytest
 
 from dgl_operator.api import rules
 from dgl_operator.api.v1alpha1 import DGLJob
-from tests.unit.api.cases import BROKEN_CONTAINERS, BROKEN_RULES, GOOD, Bad, Object, a_job, role
+from tests.support.job_cases import BROKEN_CONTAINERS, BROKEN_RULES, GOOD, Bad, Object, a_job, role
 
 
 @pytest.mark.parametrize("bad", BROKEN_RULES + BROKEN_CONTAINERS, ids=lambda bad: bad.what)

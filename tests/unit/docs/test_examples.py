@@ -9,7 +9,7 @@ from dgl_operator.api import generate, rules
 from dgl_operator.api.v1alpha1 import DGLJob
 from dglrun.contract.names import Mode
 from tests.cluster import images
-from tests.unit.api.cases import EXAMPLES, ROOT, UPSTREAM, load
+from tests.support.job_cases import EXAMPLES, ROOT, UPSTREAM, load
 
 SHOWN = [
     *EXAMPLES,

@@ -14,7 +14,7 @@ from dglrun.contract import names
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
 from tests.support.memory_cluster import MemoryCluster
-from tests.unit.operator.test_reconcile import (
+from tests.unit.operator.runtime.test_reconcile import (
     KEY,
     LAUNCHER_WAITS,
     PARTITIONER_DONE,

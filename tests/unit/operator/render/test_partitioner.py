@@ -6,7 +6,7 @@ from dgl_operator.render import pods
 from dgl_operator.render.merge import Json
 from dglrun.contract.names import Role
 from tests.support.jobs import IMAGES, a_job, a_template
-from tests.unit.operator.test_render import main_of, mount, volume, with_pod
+from tests.unit.operator.render.test_render import main_of, mount, volume, with_pod
 
 
 def claim(name: str, of: str) -> Json:

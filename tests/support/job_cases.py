@@ -8,7 +8,7 @@ import yaml
 
 Object = dict[str, Any]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))
 UPSTREAM = sorted((ROOT / "tests" / "golden" / "upstream").glob("*.yaml"))
 

@@ -12,8 +12,8 @@ from dgl_operator.runtime.rehearsal import KEPT_SECONDS
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
 from tests.support.memory_cluster import over_quota
-from tests.unit.operator.test_reconcile import KEY, Operator, partitioned, training, worker_status
-from tests.unit.operator.test_reconcile_isolation import FOREIGN_WORKER
+from tests.unit.operator.runtime.test_reconcile import KEY, Operator, partitioned, training, worker_status
+from tests.unit.operator.runtime.test_reconcile_isolation import FOREIGN_WORKER
 
 
 def test_an_answer_that_shows_more_than_our_write_changed_calls_for_a_look() -> None:

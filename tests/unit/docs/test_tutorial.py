@@ -12,7 +12,7 @@ import yaml
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.domain import validate
 from tests.e2e import demo
-from tests.unit.api.cases import ROOT
+from tests.support.job_cases import ROOT
 
 PAGE = (ROOT / "docs/tutorial/first-job.md").read_text()
 NAMESPACE = "dgl-tutorial"

@@ -19,7 +19,7 @@ from dgl_operator.api.v1alpha1 import (
     ReplicaStatus,
 )
 from dglrun.contract.names import Mode, Role
-from tests.unit.api.cases import BROKEN_TYPES, Bad, a_job, role
+from tests.support.job_cases import BROKEN_TYPES, Bad, a_job, role
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

@@ -1,0 +1,77 @@
+"""A job and all that is seen of it, read together: what one look decides on."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dgl_operator.api.v1alpha1 import DGLJob, JobStatus, readable_status
+from dgl_operator.domain import decide, report, status
+from dgl_operator.domain.decide import Decision
+from dgl_operator.domain.observed import Observed
+from dgl_operator.domain.report import Report
+from dgl_operator.render.config import Addresses
+from dgl_operator.runtime.kinds import Json, Key
+from dgl_operator.runtime.store import Seen
+from dglrun.contract import names
+from dglrun.contract.names import Role
+
+
+@dataclass(frozen=True)
+class View:
+    """A job and what is seen of it, read together."""
+
+    raw: Json
+    job: DGLJob
+    known: Seen
+    said: Report
+
+    @classmethod
+    def of(cls, raw: Json, known: Seen) -> "View":
+        """Parse the job and read its report.
+
+        Raises:
+            InvalidJob: the job has another shape.
+        """
+        data = known.observed.report(names.report(raw["metadata"]["name"]))
+        return cls(raw, DGLJob.parse(raw), known, report.read(data))
+
+    @property
+    def seen(self) -> Observed:
+        """Its children."""
+        return self.known.observed
+
+    @property
+    def key(self) -> Key:
+        """The job's key."""
+        return Key.of_job(self.raw)
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return str(self.raw["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        """The job's UID."""
+        return str(self.raw["metadata"]["uid"])
+
+    def decide(self) -> Decision:
+        """Decide on what is seen."""
+        return decide.decide(self.job, self.seen, self.said)
+
+    def status(self, decision: Decision, now: datetime) -> JobStatus:
+        """The status that follows from a decision on what is seen."""
+        generation = int(self.raw["metadata"].get("generation", 1))
+        replicas = status.count(self.job, self.seen)
+        return status.next_status(self.job.status, generation, decision, replicas, self.said, now)
+
+    def addresses(self) -> Addresses:
+        """Addresses of the pods that stay."""
+        found = {pod.name: pod.ip for pod in self.seen.pods if not pod.deleting}
+        one = {role: next(iter(decide.wanted(self.job, role)), "") for role in Role}
+        workers = tuple(found.get(name) for name in decide.wanted(self.job, Role.WORKER))
+        return Addresses(found.get(one[Role.LAUNCHER]), found.get(one[Role.PARTITIONER]), workers)
+
+
+def readable(raw: Json | None) -> Json | None:
+    """The job with what can be read of its status: others may have written into it."""
+    return None if raw is None else {**raw, "status": readable_status(raw.get("status"))}
