@@ -29,6 +29,8 @@ class Module:
     """Variables of the linker that the version is written to, as `package.variable`."""
     folder_name: str = ""
     """The folder below `tools/`, where it is not called like this."""
+    is_older: bool = False
+    """Whether its programs take the place of others only where DGL_OPERATOR_CONTROL_PLANE asks for them."""
 
     @property
     def folder(self) -> Path:
@@ -98,6 +100,13 @@ MODULE = {
             stamped=KUBERNETES_VERSION,
         ),
         Module(
+            "kubernetes-1.34",
+            "k8s.io/kubernetes",
+            _kubernetes("kube-apiserver", "kube-controller-manager"),
+            stamped=KUBERNETES_VERSION,
+            is_older=True,
+        ),
+        Module(
             "kubectl",
             "k8s.io/kubernetes",
             _kubernetes("kubectl"),
@@ -140,6 +149,9 @@ CLIENTS = ("kubectl", "helm")
 NODE = ("etcd", "containerd", "coredns", "kubernetes")
 """What a running node consists of."""
 
+CONTROL_PLANE = "DGL_OPERATOR_CONTROL_PLANE"
+"""Environment variable: the older minor of Kubernetes of which API server and controller manager are."""
+
 CHECKS = ("actionlint", "kubeconform")
 """What the checks of the checkout ask for."""
 
@@ -149,13 +161,30 @@ def folder(module: Module, places: Places) -> Path:
     return places.tools / f"{module.name}-{module.version}-{module.content()}" / "bin"
 
 
+def older() -> tuple[str, ...]:
+    """Return the modules of the older control plane that is asked for, none usually.
+
+    Raises:
+        StepError: no module is of that minor.
+    """
+    minor = os.environ.get(CONTROL_PLANE, "")
+    if not minor:
+        return ()
+    known = [name.rpartition("-")[2] for name, module in MODULE.items() if module.is_older]
+    if minor not in known:
+        raise steps.StepError(f"{CONTROL_PLANE}: expected one of {', '.join(known)}, got {minor}")
+    return (f"kubernetes-{minor}",)
+
+
 def program(name: str, places: Places) -> Path:
     """Return the path of a program.
 
     Raises:
         KeyError: no module builds it.
+        StepError: an older control plane is asked for that no module builds.
     """
-    for module in MODULE.values():
+    asked = [MODULE[each] for each in older()]
+    for module in (*asked, *(each for each in MODULE.values() if not each.is_older)):
         if name in dict(module.programs):
             return folder(module, places) / name
     raise KeyError(name)
@@ -171,7 +200,8 @@ def ensure(names: Iterable[str], places: Places) -> None:
         if not folder(module, places).is_dir():
             with _locked(places):
                 _build_unless_there(module, places)
-        _link(module, places)
+        if not module.is_older:
+            _link(module, places)
 
 
 def _build_unless_there(module: Module, places: Places) -> None:

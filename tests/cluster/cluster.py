@@ -35,7 +35,7 @@ def up(places: Places) -> None:
             kind.up(places)
             return
         packages.install()
-        builds.ensure((*builds.NODE, *builds.CLIENTS), places)
+        builds.ensure((*builds.NODE, *builds.older(), *builds.CLIENTS), places)
         here = host.node()
         wanted = node.daemons(places, here)
         if _runs(places, here, wanted):

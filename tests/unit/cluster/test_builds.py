@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster import builds, places
 from tests.cluster.builds import MODULE
+from tests.cluster.steps import StepError
 
 PLACES = places.Places(Path("/cache"), Path("/state"))
 
@@ -28,14 +29,15 @@ def test_every_folder_of_tools_is_in_the_table() -> None:
     }
 
 
-def test_staging_modules_follow_the_version_of_kubernetes() -> None:
+@pytest.mark.parametrize(("name", "staging"), [("kubernetes", 33), ("kubernetes-1.34", 31)])
+def test_staging_modules_follow_the_version_of_kubernetes(name: str, staging: int) -> None:
     """A bump of Kubernetes that forgets a replace line is caught before six minutes of building."""
-    module = MODULE["kubernetes"]
+    module = MODULE[name]
     expected = module.version.replace("v1.", "v0.", 1)
 
     replaced = re.findall(r"^\t(\S+) => (\S+) (v\S+)$", module.go_mod, re.MULTILINE)
 
-    assert len(replaced) == 33
+    assert len(replaced) == staging
     assert {version for _, _, version in replaced} == {expected}
     assert all(old == new for old, new, _ in replaced)
 
@@ -63,6 +65,21 @@ def test_another_content_is_another_folder(tmp_path: Path, monkeypatch: pytest.M
     edited = module.content()
 
     assert len({before, tagged, edited}) == 3
+
+
+def test_an_older_control_plane_is_used_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the node stays as it is."""
+    usual = builds.program("kube-apiserver", PLACES)
+    monkeypatch.setenv(builds.CONTROL_PLANE, "1.34")
+
+    older = builds.program("kube-apiserver", PLACES)
+
+    assert "kubernetes-v1.36" in str(usual)
+    assert "kubernetes-1.34-v1.34" in str(older)
+    assert "kubernetes-v1.36" in str(builds.program("kubelet", PLACES))
+    monkeypatch.setenv(builds.CONTROL_PLANE, "1.12")
+    with pytest.raises(StepError, match=r"expected one of 1\.34, got 1\.12"):
+        builds.program("kube-apiserver", PLACES)
 
 
 def test_programs_are_found_by_name() -> None:
