@@ -131,4 +131,4 @@ def _collect(stream: Stream, bucket: int, keys: int) -> dict[int, list[int]]:
 
 def _some(keys: Sequence[int]) -> str:
     shown = ", ".join(map(str, keys[:3]))
-    return shown if len(keys) <= 3 else f"{shown} and {len(keys) - 3} more near them"
+    return shown if len(keys) <= 3 else f"{shown} and {len(keys) - 3} more"

@@ -252,7 +252,7 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
     if backend and backend not in JOB_BACKENDS[mode]:
         yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(JOB_BACKENDS[mode])}"
     if (backend == "user") != (config.partition_assignment is not None):
-        yield "--partition-assignment DIR goes with --partition-backend user, and the other way round"
+        yield "--partition-assignment DIR and --partition-backend user must be used together"
     if config.partition_entry_point and config.partitions_on_workers:
         yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
     if config.use_graphbolt and not config.chunked_graph:

@@ -141,7 +141,7 @@ def test_a_back_end_that_is_not_installed_is_named(submit: Submit, name: str) ->
     message = job.condition("Failed")["message"]
     assert re.search(r"exit code 69\b", message)
     assert re.search(r"libparmetis\S* was not found", message)
-    assert "free is: --backend zoltan" in message
+    assert "free alternative: --backend zoltan" in message
 
 
 def misbehaving(name: str, does: str) -> Object:

@@ -113,9 +113,10 @@ class Run:
     def settle(self) -> None:
         """Compare the memory when everything is gone; another process than at the start has no start."""
         limit = GROWTH * self._start_mib
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + SETTLE_SECONDS * self._options.patience
         while (now := self._process.memory_mib()) > limit and time.monotonic() < deadline:
             time.sleep(1)
+            if os.environ.get("FZDBG"): print(f"settle {now:.1f}", flush=True)
         self._end_mib = now
         if now > limit and not self._deaths:
             self.findings.add(Finding("memory has not come back", self._memory()))

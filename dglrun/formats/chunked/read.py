@@ -225,7 +225,7 @@ def _told(blocks: Iterator[list[Array]], spec: FileSpec, info: FeatureInfo) -> I
     except DataError as error:
         if spec.dtype:
             raise
-        raise DataError(f"{error}; {info.dtype} is the first line's, metadata may name a dtype") from None
+        raise DataError(f"{error}; dtype {info.dtype} inferred from the first line; set `dtype` in the metadata") from None
 
 
 def _feature_rows(

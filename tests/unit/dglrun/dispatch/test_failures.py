@@ -93,7 +93,7 @@ def test_a_value_that_the_first_line_did_not_announce_is_told_with_the_remedy(tm
     (source / "metadata.json").write_text(json.dumps(described))
 
     with pytest.raises(
-        DataError, match=r"f\.csv: line 13: .* '0 0\.5'; int64 is the first line's, metadata may"
+        DataError, match=r"f\.csv: line 13: .* '0 0\.5'; dtype int64 inferred from the first line"
     ):
         silently(options(source))
 
