@@ -9,7 +9,7 @@ import yaml
 
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.plan import launcher_phases, placeholder_hosts, plan
-from dglrun.workflow.steps import PlanPhase
+from dglrun.workflow.steps import InParallel, PlanPhase, Step
 
 
 def as_yaml(config: RunConfig) -> str:
@@ -55,8 +55,14 @@ _Dumper.add_representer(list, _list)
 
 
 def _phase(phase: PlanPhase) -> dict[str, Any]:
-    steps = [{type(step).__name__: _plain(step)} for step in phase.steps]
-    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "steps": steps}
+    steps = [_step(step) for step in phase.steps]
+    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "pod": phase.pod, "steps": steps}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    if isinstance(step, InParallel):
+        return {"InParallel": {"limit": step.limit, "steps": [_step(each) for each in step.steps]}}
+    return {type(step).__name__: _plain(step)}
 
 
 def _plain(value: Any) -> Any:
