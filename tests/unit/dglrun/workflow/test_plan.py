@@ -60,22 +60,27 @@ def agents(phases: Sequence[PlanPhase]) -> list[WorkerAgent]:
     return [agent for step in starts for agent in step.agents]
 
 
+@pytest.mark.parametrize("verbose", [True, False])
 @pytest.mark.parametrize("name", [*CASES, *OF_2021, *SKIP_OF_2021, *SKIP, *MODES])
 def test_plans_are_as_agreed(
     name: str,
+    verbose: bool,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each shape of command line, those of 2021 among them, gives the plan in its golden file."""
+    """Each shape of command line, those of 2021 among them, gives the plan in its golden files."""
     if name in {**SKIP_OF_2021, **SKIP}:
         monkeypatch.setenv("DGL_OPERATOR_PHASE_ENV", "Launcher_Workload")
     mode, line = MODES.get(name, ("DGL-API", {**CASES, **OF_2021, **SKIP_OF_2021, **SKIP}.get(name, "")))
     monkeypatch.setenv("DGL_OPERATOR_PARTITION_MODE", mode)
 
-    code = workflow(["--dry-run", "--python", "/usr/bin/python3", *shlex.split(line)])
+    more = ["-v"] if verbose else []
+
+    code = workflow(["--dry-run", *more, "--python", "/usr/bin/python3", *shlex.split(line)])
 
     assert code == 0
-    golden.check(f"plan/{name}", f"# dglrun {line}\n{capsys.readouterr().out}")
+    folder = "plan" if verbose else "dry_run"
+    golden.check(f"{folder}/{name}", f"# dglrun {line}\n{capsys.readouterr().out}")
 
 
 def test_twelve_workers_keep_their_order() -> None:
