@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any, Protocol, assert_never
 
 from dglrun.contract import env, exitcodes, names
@@ -14,7 +15,7 @@ from dglrun.contract.hostfile import Host
 from dglrun.errors import DataError, RunError
 from dglrun.transfer import copy
 from dglrun.transfer.partition_files import PartitionFiles
-from dglrun.transfer.streams import Streams
+from dglrun.transfer.streams import Stream, Streams
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.progress import Reporter
@@ -167,8 +168,10 @@ class Executor:
 
     def _read_quality(self, step: ReadQuality) -> None:
         try:
-            with self._streams.open(step.argv) as stream:
-                found = self._streams.finish(stream)[0]
+            with self._streams.open(step.argv) as stream, _killed_after(step.seconds, stream):
+                found, said = self._streams.finish(stream)
+            if stream.returncode != 0:
+                raise OSError(f"{step.pod}: {step.json} could not be read: {said.decode(errors='replace')}")
             if found:
                 self._reporter.partition(json.loads(found))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -331,6 +334,17 @@ def _write(step: WriteText) -> None:
 
 def _ignore(_line: str) -> None:
     """What a check says is in the log; the stage's message stays."""
+
+
+@contextmanager
+def _killed_after(seconds: float, stream: Stream) -> Iterator[None]:
+    """Bound a read that has no deadline of its own: a killed stream has an end."""
+    timer = Timer(seconds, stream.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _checked(step: CheckPartition) -> PartitionFiles:

@@ -34,6 +34,7 @@ CHEAP_BYTES = 2 << 30
 """Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
 CLEANUP_LIMIT = 16
 CLEANUP_SECONDS = 10.0
+READ_SECONDS = 60.0
 SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
 METADATA = "metadata.json"
 
@@ -193,7 +194,8 @@ def _examine_on(config: RunConfig, pod: str) -> Run:
 
 def _read_quality(config: RunConfig, pod: str, numbers: str) -> ReadQuality:
     read = ("sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi")
-    return ReadQuality(pod, numbers, _kubectl(config).exec(pod, config.context.container, *read))
+    argv = _kubectl(config).exec(pod, config.context.container, *read)
+    return ReadQuality(pod, numbers, argv, READ_SECONDS)
 
 
 def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:

@@ -54,7 +54,7 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
         case MeasureQuality():
             return {"command": _command(step.measure.argv)}
         case ReadQuality():
-            return OneLine(pod=step.pod, file=step.json)
+            return OneLine(pod=step.pod, file=step.json, deadline=_seconds(step.seconds))
         case AwaitContainer():
             return OneLine(pod=step.pod, container=step.container, deadline=_seconds(step.seconds))
         case Send():

@@ -131,11 +131,13 @@ class ReadQuality:
         pod: The worker that has it.
         json: Where it has it; the file is missing if it was not measured.
         argv: Writes it on stdout, or nothing.
+        seconds: Deadline.
     """
 
     pod: str
     json: str
     argv: Argv
+    seconds: float
 
 
 @dataclass(frozen=True)

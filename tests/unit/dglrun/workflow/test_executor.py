@@ -22,6 +22,7 @@ from dglrun.workflow.steps import (
     InParallel,
     MeasureQuality,
     PlanPhase,
+    ReadQuality,
     Run,
     Send,
     StartAgents,
@@ -180,6 +181,31 @@ def test_a_partition_that_no_step_verifies_is_reported_as_such(
 
     assert json.loads(api.written["partition.json"]) == {"verified": False}
     assert "is not verified" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "told", "note"),
+    [
+        ("echo '{\"edgeCut\": 3}'", {"edgeCut": 3}, ""),
+        ("true", None, ""),
+        ("echo no such pod >&2; exit 1", None, "/q.json could not be read: no such pod"),
+        ("exec sleep 600", None, "/q.json could not be read"),
+        ("echo '{'", None, "is not reported"),
+    ],
+)
+def test_a_quality_on_a_worker_is_read_or_noted(
+    script: str, told: dict[str, int] | None, note: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever happens to the read, the run goes on; a read that hangs ends at the step's deadline."""
+    api = ConfigMaps()
+    seconds = 0.5 if "sleep" in script else 30.0
+
+    perform(ReadQuality("job-worker-0", "/q.json", ("sh", "-c", script), seconds), api=api)
+
+    assert api.written.get("partition.json") == (json.dumps(told) if told else None)
+    said = capfd.readouterr().out
+    assert note in said
+    assert bool(note) == ("note:" in said)
 
 
 def test_a_collect_alone_trains_nothing_and_copies_nothing(tmp_path: Path) -> None:
