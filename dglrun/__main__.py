@@ -89,7 +89,7 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
         raise RunError("the launcher runs in a pod of a DGLJob; --dry-run runs anywhere", exitcodes.USAGE)
     try:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
-        Executor(config, cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+        Executor(cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
         print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
         if not config.is_partitioner:
             reporter.complete("the training has ended and its output is collected")

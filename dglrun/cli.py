@@ -67,6 +67,8 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, object], bool, tuple[str, ...]
             " (arguments of the training script go behind --)"
         )
     flags = vars(known)
+    if known.verbose and not known.dry_run:
+        raise UsageError("--verbose: expected --dry-run with it; the log of a run is always whole")
     _say_ignored(flags)
     return flags, bool(flags.pop("dry_run")), script_args
 
@@ -159,6 +161,9 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--shm-dir", metavar="DIR", help="shared memory of the workers (/dev/shm)")
     group.add_argument("--python", metavar="FILE", help="interpreter of the scripts (the one of dglrun)")
     group.add_argument("--dry-run", action="store_true", help="print the plan as YAML and stop")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="with --dry-run: whole commands, environments and specs"
+    )
 
 
 def _add_flags_of_2021(group: argparse._ArgumentGroup) -> None:

@@ -114,6 +114,7 @@ class RunConfig(BaseModel):
     shm_dir: str = names.SHM_DIR
     python: str = sys.executable or "python3"
     script_args: tuple[str, ...] = ()
+    verbose: bool = False
 
     @field_validator("graph_name")
     @classmethod

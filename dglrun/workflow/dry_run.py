@@ -1,4 +1,4 @@
-"""A plan as YAML: what `--dry-run` prints and the golden files hold."""
+"""A plan as YAML: what `--dry-run` prints, and with `--verbose` all that the executor performs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,19 +7,30 @@ from typing import Any
 
 import yaml
 
+from dglrun.workflow import plan_summary
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.plan import launcher_phases, placeholder_hosts, plan
-from dglrun.workflow.steps import PlanPhase
+from dglrun.workflow.plan_summary import OneLine
+from dglrun.workflow.steps import InParallel, PlanPhase, Step
 
 
 def as_yaml(config: RunConfig) -> str:
     """The plan of this pod; outside of a job that of all pods."""
-    shown = {
-        "role": config.context.phase,
-        "job": config.context.job,
-        "phases": [_phase(phase) for phase in phases(config)],
-    }
+    shown = {"role": config.context.phase, "job": config.context.job}
+    return full(phases(config), shown) if config.verbose else short(phases(config), shown)
+
+
+def full(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
+    """All values of all steps: commands as lists of arguments, environments, specs."""
+    shown = {**head, "phases": [_phase(phase, [_step(step) for step in phase.steps]) for phase in phases]}
     return yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+
+
+def short(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
+    """Each step in a user's terms; every command is one line, to be copied into a shell."""
+    steps = [[plan_summary.of(step) for step in phase.steps] for phase in phases]
+    shown = {**head, "phases": [_phase(phase, found) for phase, found in zip(phases, steps, strict=True)]}
+    return yaml.dump(shown, Dumper=_ShortDumper, sort_keys=False, width=float("inf"), allow_unicode=True)
 
 
 def phases(config: RunConfig) -> tuple[PlanPhase, ...]:
@@ -40,8 +51,20 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+class _ShortDumper(yaml.SafeDumper):
+    """One line for each value, however long: nobody has to join a command again."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _one_line_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if len(text.splitlines()) > 1 or text != text.rstrip("\n") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
@@ -50,13 +73,25 @@ def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=is_flow)
 
 
+def _one_line(dumper: yaml.SafeDumper, items: OneLine) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", items, flow_style=True)
+
+
 _Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
+_ShortDumper.add_representer(str, _one_line_text)
+_ShortDumper.add_representer(list, _list)
+_ShortDumper.add_representer(OneLine, _one_line)
 
 
-def _phase(phase: PlanPhase) -> dict[str, Any]:
-    steps = [{type(step).__name__: _plain(step)} for step in phase.steps]
-    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "steps": steps}
+def _phase(phase: PlanPhase, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "pod": phase.pod, "steps": steps}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    if isinstance(step, InParallel):
+        return {"InParallel": {"limit": step.limit, "steps": [_step(each) for each in step.steps]}}
+    return {type(step).__name__: _plain(step)}
 
 
 def _plain(value: Any) -> Any:

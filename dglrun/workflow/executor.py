@@ -1,4 +1,4 @@
-"""Performs a plan: phase after phase, the steps of a phase side by side, the first failure ends it."""
+"""Performs a plan: phase after phase, step after step, as written; the first failure ends it."""
 
 import json
 import subprocess
@@ -7,36 +7,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Timer
+from typing import Any, Protocol, assert_never
 
-from dglrun.contract import env, exitcodes, names, report
+from dglrun.contract import env, exitcodes, names
 from dglrun.contract.hostfile import Host
 from dglrun.errors import DataError, RunError
 from dglrun.transfer import copy
 from dglrun.transfer.partition_files import PartitionFiles
-from dglrun.transfer.streams import Streams
+from dglrun.transfer.streams import Stream, Streams
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
-    Assess,
     AwaitContainer,
     CheckPartition,
+    Cleanup,
     Collect,
+    InParallel,
+    MeasureQuality,
     PlanPhase,
-    Preparation,
     ReadQuality,
+    ReportStage,
     Run,
     Send,
-    Supervise,
+    StartAgents,
+    Step,
+    Train,
+    VerifyPartition,
     WriteText,
 )
 from dglrun.workflow.training import Training
 
 POLL_SECONDS = 0.5
-SWEEP_SECONDS = 10.0
-PARALLEL = 16
-"""Copies at one time; each is a process with a stream through the API server."""
 
 
 class ApiServer(Protocol):
@@ -52,19 +55,22 @@ class ApiServer(Protocol):
 class Executor:
     """Performs the phases of one run.
 
+    What a step leaves for later ones is named in the plan: a checked partition by its JSON, a worker's agent
+    and the files of its output folder by its pod.
+
     Args:
-        config: The run's configuration.
         cluster: The API server; None in a Skip job that has no use for it.
         streams: Opens streams to other pods.
         reporter: Takes the progress.
     """
 
-    def __init__(
-        self, config: RunConfig, cluster: ApiServer | None, streams: Streams, reporter: Reporter
-    ) -> None:
-        self._config, self._cluster, self._streams, self._reporter = config, cluster, streams, reporter
-        self._partition: PartitionFiles | None = None
+    def __init__(self, cluster: ApiServer | None, streams: Streams, reporter: Reporter) -> None:
+        self._cluster, self._streams, self._reporter = cluster, streams, reporter
+        self._partitions: dict[str, PartitionFiles] = {}
+        self._proved: set[str] = set()
         self._training: Training | None = None
+        self._outputs: dict[str, int] = {}
+        self._collected: list[str] = []
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
         """Perform all phases.
@@ -77,123 +83,131 @@ class Executor:
             for phase in phases:
                 self._reporter.stage(phase.stage, phase.title)
                 with _told(phase):
-                    self._perform(phase)
+                    for step in phase.steps:
+                        self._do(step, phase.stage)
         except BaseException as error:
-            self._end(type(error).__name__)
+            if self._training:
+                self._training.stop(type(error).__name__)
             raise
         finally:
-            if self._training:
-                self._training.close()
-
-    def _end(self, why: str) -> None:
-        self._streams_of_copies_end()
-        if self._training:
-            self._training.stop(why)
-
-    def _streams_of_copies_end(self) -> None:
-        if not self._training:
+            self._close_training()
+            # Copies that other threads still wait for; last, as the agents are stopped through streams, too.
             self._streams.kill_all()
 
-    def _perform(self, phase: PlanPhase) -> None:
-        supervise = [step for step in phase.steps if isinstance(step, Supervise)]
-        collect = [step for step in phase.steps if isinstance(step, Collect)]
-        if supervise:
-            self._prepare(supervise)
-        if collect:
-            self._train(collect)
-        for step in phase.steps:
-            if not isinstance(step, Supervise | Collect | Send):
-                self._do(step, phase)
-        if sends := [step for step in phase.steps if isinstance(step, Send)]:
-            self._send(sends)
-
-    def _do(self, step: Preparation, phase: PlanPhase) -> None:
+    def _do(self, step: Step, stage: str) -> None:  # noqa: C901, PLR0912 - a case for each type, no other rule
         match step:
             case Run():
-                self._run(step, phase)
+                self._run(step, stage)
             case WriteText():
                 _write(step)
+            case CheckPartition():
+                self._partitions[step.config] = _checked(step)
+            case VerifyPartition():
+                self._verify(step)
+            case MeasureQuality():
+                self._measure(step)
             case ReadQuality():
                 self._read_quality(step)
-            case CheckPartition():
-                self._partition = _checked(step)
-            case Assess():
-                self._assess(step)
             case AwaitContainer():
                 self._await(step)
+            case Send():
+                self._send(step)
+            case InParallel():
+                self._do_in_parallel(step, stage)
+            case StartAgents():
+                self._start_agents(step)
+            case Train():
+                self._train(step, stage)
+            case ReportStage():
+                self._reporter.stage(step.stage, step.message)
+            case Collect():
+                self._collect(step)
+            case _:
+                assert_never(step)
 
-    def _run(self, step: Run, phase: PlanPhase) -> None:
-        try:
-            local_process.run(step, lambda line: self._reporter.stage(phase.stage, line))
-        except BaseException:
-            self._sweep(step.sweep)
-            raise
-
-    def _sweep(self, commands: Sequence[Sequence[str]]) -> None:
-        """End what a command has left on other pods; best effort, as these may be what has failed."""
-        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="sweep")
-        sweeps = [pool.submit(_sweep_one, command) for command in commands]
-        wait(sweeps, SWEEP_SECONDS)
-        pool.shutdown(wait=False, cancel_futures=True)
-
-    # --- partition
-
-    def _assess(self, step: Assess) -> None:
-        """Verify and measure the partition, and put its quality into the job's report."""
-        size, is_known = self._checked_partition.size_and_form()
-        verify = step.verify if is_known and (step.limit is None or size <= step.limit) else None
-        if verify is None:
-            print(f"the partition ({size / 1e6:.0f} MB) is not verified (--verify always would)", flush=True)
-        if not is_known:
-            return
-        if step.verify:  # with --verify never the user answers for a form that only DGL knows
-            local_process.run(verify or step.serving, _ignore)
-        try:
-            local_process.run(step.report, _ignore)
-            quality = json.loads(Path(step.json).read_text())
-            self._reporter.partition({**quality, "verified": verify is not None})
-        except (RunError, OSError, ValueError) as error:
-            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
-
-    def _read_quality(self, step: ReadQuality) -> None:
-        try:
-            with self._streams.open(step.argv) as stream:
-                found = self._streams.finish(stream)[0]
-            if found:
-                self._reporter.partition(json.loads(found))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
-
-    @property
-    def _checked_partition(self) -> PartitionFiles:
-        if self._partition is None:
-            raise AssertionError("CheckPartition comes first")
-        return self._partition
-
-    # --- copies
-
-    def _send(self, sends: list[Send]) -> None:
-        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="copy")
-        futures = [pool.submit(self._send_one, step) for step in sends]
+    def _do_in_parallel(self, step: InParallel, stage: str) -> None:
+        pool = ThreadPoolExecutor(step.limit, thread_name_prefix="step")
+        futures = [pool.submit(self._do, each, stage) for each in step.steps]
         try:
             _first_failure(futures)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _send_one(self, step: Send) -> None:
+    def _run(self, step: Run, stage: str) -> None:
+        try:
+            local_process.run(step, lambda line: self._reporter.stage(stage, line))
+        except BaseException:
+            if step.cleanup:
+                _clean_up(step.cleanup)
+            raise
+
+    # --- partition
+
+    def _verify(self, step: VerifyPartition) -> None:
+        size, is_known = self._partition(step.config).size_and_form()
+        if not is_known:
+            return
+        is_cheap = step.limit is None or size <= step.limit
+        local_process.run(step.proof if is_cheap else step.serving, _ignore)
+        if is_cheap:
+            self._proved.add(step.config)
+
+    def _measure(self, step: MeasureQuality) -> None:
+        size, is_known = self._partition(step.config).size_and_form()
+        is_proved = step.config in self._proved
+        if not is_proved:
+            print(f"the partition ({size / 1e6:.0f} MB) is not verified (--verify always would)", flush=True)
+        if not is_known:
+            return
+        try:
+            local_process.run(step.measure, _ignore)
+            quality = json.loads(Path(step.json).read_text())
+            self._reporter.partition({**quality, "verified": is_proved})
+        except (RunError, OSError, ValueError) as error:
+            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
+
+    def _read_quality(self, step: ReadQuality) -> None:
+        try:
+            with self._streams.open(step.argv) as stream, _killed_after(step.seconds, stream):
+                found, said = self._streams.finish(stream)
+            if stream.returncode != 0:
+                raise OSError(f"{step.pod}: {step.json} could not be read: {said.decode(errors='replace')}")
+            if found:
+                self._reporter.partition(json.loads(found))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
+
+    def _partition(self, config: str) -> PartitionFiles:
+        if config not in self._partitions:
+            raise AssertionError(f"the plan checks {config} first")
+        return self._partitions[config]
+
+    # --- copies
+
+    def _send(self, step: Send) -> None:
         start = time.monotonic()
-        partition = self._checked_partition
+        partition = self._partition(step.config)
         files = partition.all_files() if step.part is None else partition.files(step.part)
         if step.under:
             files = [item._replace(name=f"{step.under}/{item.name}") for item in files]
-        deadline = start + self._config.start_timeout
-        sent = copy.send(self._streams, step.argv, step.pod, files, deadline)
+        sent = copy.send(self._streams, step.argv, step.pod, files, start + step.seconds)
         seconds = time.monotonic() - start
         print(
             f"sent {sent.files} files, {sent.size / 1e6:.1f} MB to {step.pod} in {seconds:.1f} s, "
             "checksums compared",
             flush=True,
         )
+
+    def _collect(self, step: Collect) -> None:
+        if not self._outputs.get(step.pod):
+            return
+        folder = Path(step.folder if self._collected else step.folder_if_first)
+        self._collected.append(step.pod)
+        deadline = time.monotonic() + step.seconds
+        found = copy.collect(self._streams, step.argv, step.pod, folder, deadline)
+        print(f"collected {len(found)} files of {step.pod} into {folder}:", flush=True)
+        for name in found:
+            print(f"  {name} ({(folder / name).stat().st_size} bytes)", flush=True)
 
     # --- waits
 
@@ -219,30 +233,22 @@ class Executor:
 
     # --- training
 
-    def _prepare(self, steps: list[Supervise]) -> None:
-        self._training = Training(steps, self._streams, self._reporter, self._gone)
-        self._training.prepare(self._config.start_timeout)
+    def _start_agents(self, step: StartAgents) -> None:
+        self._training = Training(step, self._streams, self._gone)
+        self._training.start_agents()
 
-    def _train(self, steps: list[Collect]) -> None:
-        if self._training is None:
-            raise AssertionError("the workers are prepared in the phase before")
-        files = self._training.run()
-        self._training.close()
-        self._training = None
-        self._collect([step for step in steps if files.get(step.host.name)])
-
-    def _collect(self, steps: list[Collect]) -> None:
-        """Bring the outputs here: rank 0's files, or those of the only worker that has some, at the top."""
-        self._reporter.stage(report.STAGE_COLLECTING, "bring the output here")
-        for index, step in enumerate(steps):
-            folder = Path(step.folder) if index == 0 else Path(step.folder, step.host.name)
-            deadline = time.monotonic() + self._config.start_timeout
-            found = copy.collect(self._streams, step.argv, step.host.name, folder, deadline)
-            print(f"collected {len(found)} files of {step.host.name} into {folder}:", flush=True)
-            for name in found:
-                print(f"  {name} ({(folder / name).stat().st_size} bytes)", flush=True)
-        if not steps:
+    def _train(self, step: Train, stage: str) -> None:
+        if self._training is None or self._training.pods != step.workers:
+            raise AssertionError(f"the plan starts the agents of {step.workers} first")
+        self._outputs = self._training.run(step, lambda line: self._reporter.stage(stage, line))
+        self._close_training()
+        if not any(self._outputs.values()):
             print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
+
+    def _close_training(self) -> None:
+        if self._training:
+            self._training.close()
+            self._training = None  # only now: a signal during close still has to stop and close it
 
     def _gone(self, pod: str) -> str | None:
         try:
@@ -301,9 +307,16 @@ def _is_running(pod: dict[str, Any], container: str) -> bool:
     return any(s.get("name") == container and (s.get("state") or {}).get("running") for s in statuses)
 
 
-def _sweep_one(command: Sequence[str]) -> None:
+def _clean_up(cleanup: Cleanup) -> None:
+    """End what a command has left on other pods; best effort, as these may be what has failed."""
+    pool = ThreadPoolExecutor(cleanup.limit, thread_name_prefix="cleanup")
+    wait([pool.submit(_clean_one, argv, cleanup.seconds) for argv in cleanup.commands], cleanup.seconds)
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _clean_one(argv: Sequence[str], seconds: float) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=SWEEP_SECONDS, text=True, check=False)
+        done = subprocess.run(argv, capture_output=True, timeout=seconds, text=True, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         print(f"dglrun: note: {error}", flush=True)
         return
@@ -321,6 +334,17 @@ def _write(step: WriteText) -> None:
 
 def _ignore(_line: str) -> None:
     """What a check says is in the log; the stage's message stays."""
+
+
+@contextmanager
+def _killed_after(seconds: float, stream: Stream) -> Iterator[None]:
+    """Bound a read that has no deadline of its own: a killed stream has an end."""
+    timer = Timer(seconds, stream.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _checked(step: CheckPartition) -> PartitionFiles:

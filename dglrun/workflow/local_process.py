@@ -13,7 +13,6 @@ from pathlib import Path
 from dglrun.agent.exit_status import ExitStatus
 from dglrun.agent.line_splitter import LineSplitter
 from dglrun.contract import exitcodes
-from dglrun.contract.env import OUTPUT_DIR
 from dglrun.errors import RunError, Terminated
 from dglrun.workflow.steps import Run
 
@@ -37,7 +36,8 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
     try:
         process = _start(step)
     except OSError as error:
-        raise RunError(f"{step.argv[0]}: could not be started: {error.strerror}", exitcodes.USAGE) from error
+        program = (*step.via, *step.argv)[0]
+        raise RunError(f"{program}: could not be started: {error.strerror}", exitcodes.USAGE) from error
     tail: deque[str] = deque(maxlen=LAST_LINES)
     title = step.title or _command(step)
     try:
@@ -64,11 +64,11 @@ def _command(step: Run) -> str:
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":
-    if output := step.env.get(OUTPUT_DIR):
-        with contextlib.suppress(OSError):  # the script says it better, if it needs the folder at all
-            Path(output).mkdir(parents=True, exist_ok=True)
+    if step.folder:
+        with contextlib.suppress(OSError):  # the command says it better, if it needs the folder at all
+            Path(step.folder).mkdir(parents=True, exist_ok=True)
     return subprocess.Popen(
-        step.argv,
+        (*step.via, *step.argv),
         env={**os.environ, **step.env},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """The phases before the training: who makes the parts, and how they come to the launcher. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dglrun.agent import RUN_FOLDER
@@ -15,19 +16,25 @@ from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.steps import (
     Argv,
-    Assess,
     AwaitContainer,
     CheckPartition,
+    Cleanup,
+    MeasureQuality,
     PlanPhase,
     ReadQuality,
     Run,
     Send,
+    Step,
+    VerifyPartition,
     WriteText,
 )
 
 PHASES = 5
 CHEAP_BYTES = 2 << 30
 """Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
+CLEANUP_LIMIT = 16
+CLEANUP_SECONDS = 10.0
+READ_SECONDS = 60.0
 SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
 METADATA = "metadata.json"
 
@@ -39,8 +46,11 @@ def in_partitioner(config: RunConfig) -> tuple[PlanPhase, ...]:
     """
     script = (_script(config),) if config.partition_entry_point else ()
     steps = (*script, *_from_chunks(config)) if config.chunked_graph else script
-    phase = PlanPhase(1, PHASES, "load and partition graph", report.STAGE_PARTITIONING, steps)
-    return (phase, _deliver(config))
+    pod = names.partitioner(config.context.job)
+    return (
+        PlanPhase(1, PHASES, pod, "load and partition graph", report.STAGE_PARTITIONING, steps),
+        PlanPhase(2, PHASES, pod, "deliver partitions", report.STAGE_DELIVERING, _deliver(config)),
+    )
 
 
 def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...]:
@@ -49,37 +59,17 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     Each worker reads its share of the chunked graph and ends with its own part, which it checks;
     nothing is delivered and nothing passes through the launcher.
     """
-    at_first = _kubectl(config).exec(hosts[0].name, config.context.container)
-    ranks = config.partition_ranks or len(hosts)
     numbers = f"{config.workspace}/partition-quality.json"
-    examine = Run((*at_first, *_examine(config)), title=f"examining the chunked graph on {hosts[0].name}")
-    read = ReadQuality((*at_first, "sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi"))
+    ranks = config.partition_ranks or len(hosts)
+    assign = _mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)
+    dispatch = _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts))
+    check = _mpirun(config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts))
+    first = (_examine_on(config, hosts[0].name), *_trial(config, hosts), *assign)
+    last = (*check, _read_quality(config, hosts[0].name, numbers))
     return (
-        PlanPhase(
-            1,
-            PHASES,
-            "load and partition graph",
-            report.STAGE_PARTITIONING,
-            (
-                examine,
-                *_trial(config, hosts),
-                *_mpirun(config, hosts, "partitioning", _assign_rank(config), ranks),
-            ),
-        ),
-        PlanPhase(
-            2,
-            PHASES,
-            "make the parts on the workers",
-            report.STAGE_PARTITIONING,
-            _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts)),
-        ),
-        PlanPhase(
-            3,
-            PHASES,
-            "check the parts on the workers",
-            report.STAGE_PARTITIONING,
-            (*_mpirun(config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts)), read),
-        ),
+        _on_workers(config, 1, "load and partition graph", first),
+        _on_workers(config, 2, "make the parts on the workers", dispatch),
+        _on_workers(config, 3, "check the parts on the workers", last),
     )
 
 
@@ -158,35 +148,54 @@ def _local_ranks(config: RunConfig) -> int:
     return config.partition_ranks or config.num_partitions or 1
 
 
-def _deliver(config: RunConfig) -> PlanPhase:
-    pod = names.launcher(config.context.job)
+def _deliver(config: RunConfig) -> tuple[Step, ...]:
+    pod, produced = names.launcher(config.context.job), config.produced_config
     receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
-    steps = (
-        CheckPartition(config.produced_config, config.num_partitions or 0),
-        _assess(config),
+    return (
+        CheckPartition(produced, config.num_partitions or 0),
+        *([_verify(config)] if config.verify != "never" else []),
+        _measure(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
-        Send(pod, receive, _dataset(config), config.produced_config),
+        Send(pod, receive, produced, None, config.dataset_dir, "", config.start_timeout),
     )
-    return PlanPhase(2, PHASES, "deliver partitions", report.STAGE_DELIVERING, steps)
 
 
-def _assess(config: RunConfig) -> Assess:
-    command = _module(config, "dglrun")
-    found = f"{config.workspace}/partition-quality.json"
+def _verify(config: RunConfig) -> VerifyPartition:
+    produced = config.produced_config
     source: Argv = ()
     if config.chunked_graph:
         has_mapping = config.context.mode is Mode.DGL_API
         assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
         source = ("--in-dir", config.chunked_graph, *assigned)
-    proof = ("--for-training", "--dgl", *source)
-    verify = Run((*command, "verify", config.produced_config, *proof), title="verify")
-    serving = Run((*command, "verify", config.produced_config, "--serving-only"), title="verify")
-    measure = Run((*command, "report", config.produced_config, "--json", found))
-    limit = None if config.verify == "always" else CHEAP_BYTES
-    return Assess(verify if config.verify != "never" else None, serving, measure, found, limit)
+    command = (*_module(config, "dglrun"), "verify", produced)
+    proof = Run((*command, "--for-training", "--dgl", *source), title="verify")
+    serving = Run((*command, "--serving-only"), title="verify")
+    return VerifyPartition(produced, proof, serving, None if config.verify == "always" else CHEAP_BYTES)
+
+
+def _measure(config: RunConfig) -> MeasureQuality:
+    produced, numbers = config.produced_config, f"{config.workspace}/partition-quality.json"
+    measure = Run((*_module(config, "dglrun"), "report", produced, "--json", numbers))
+    return MeasureQuality(produced, measure, numbers)
 
 
 # --- on the workers
+
+
+def _on_workers(config: RunConfig, number: int, title: str, steps: tuple[Step, ...]) -> PlanPhase:
+    pod = names.launcher(config.context.job)
+    return PlanPhase(number, PHASES, pod, title, report.STAGE_PARTITIONING, steps)
+
+
+def _examine_on(config: RunConfig, pod: str) -> Run:
+    via = _kubectl(config).exec(pod, config.context.container)
+    return Run(_examine(config), title=f"examining the chunked graph on {pod}", via=via, pods=(pod,))
+
+
+def _read_quality(config: RunConfig, pod: str, numbers: str) -> ReadQuality:
+    read = ("sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi")
+    argv = _kubectl(config).exec(pod, config.context.container, *read)
+    return ReadQuality(pod, numbers, argv, READ_SECONDS)
 
 
 def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:
@@ -210,13 +219,17 @@ def _by_mpi(
     """One mpirun over the workers with its deadline, and what ends ranks that it may leave there."""
     hostfile = f"{config.workspace}/mpi-hostfile"
     sweep = (*_module(config, "dglrun.commands.kill_leftovers"), _run_folder(config))
+    leftovers = tuple(_kubectl(config).exec(pod, config.context.container, *sweep) for pod in remote.hosts)
     return (
         WriteText(hostfile, mpirun.hostfile(remote)),
         Run(
-            mpirun.argv(job, Path(hostfile)),
+            job.program,
             title=f"{what} on the workers",
             seconds=seconds,
-            sweep=tuple(_kubectl(config).exec(pod, config.context.container, *sweep) for pod in remote.hosts),
+            via=mpirun.argv(replace(job, program=()), Path(hostfile)),
+            pods=remote.hosts,
+            ranks=job.ranks,
+            cleanup=Cleanup(leftovers, CLEANUP_LIMIT, CLEANUP_SECONDS),
         ),
     )
 

@@ -10,9 +10,32 @@ from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow import partition_phases
 from dglrun.workflow.config import RunConfig
-from dglrun.workflow.steps import CheckPartition, Collect, PlanPhase, Run, Send, Supervise
+from dglrun.workflow.steps import (
+    CheckPartition,
+    Collect,
+    InParallel,
+    PlanPhase,
+    ReportStage,
+    Run,
+    Send,
+    StartAgents,
+    Step,
+    Train,
+    WorkerAgent,
+)
 
 PHASES = 5
+COPIES = 16
+"""Copies at the same time; each is a process with a stream through the API server."""
+ATTEMPTS = 2
+"""How often an agent is started on a worker that refuses it."""
+HEARTBEAT_SECONDS = 3.0
+HEARTBEATS = 4
+"""In a lease at least, so that a late one does not end the training."""
+STOP_SECONDS = 20.0
+"""Until all workers have stopped; their agents stop by themselves, too, when their lease is over."""
+SETTLE_SECONDS = 0.5
+SERVERS_SECONDS = 30.0
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]
@@ -34,15 +57,19 @@ def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple
 
 
 def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[PlanPhase, ...]:
-    """Dispatch; prepare the workers (their supervisors wait); let them train, and collect."""
-    supervise = tuple(_supervise(config, hosts, index, run) for index in range(len(hosts)))
-    collect = tuple(_collect(config, host) for host in hosts)
-    is_distributed = config.partitions_on_workers
-    first = partition_phases.on_workers(config, hosts) if is_distributed else (_dispatch(config, hosts),)
+    """Copy the parts to the workers, unless they make them; start the agents; train; collect the output."""
+    pod = names.launcher(config.context.job)
+    agents = (_start_agents(config, hosts, run),)
+    train = (_train(config, hosts), *_collects(config, hosts))
+    if config.partitions_on_workers:
+        first = partition_phases.on_workers(config, hosts)
+    else:
+        dispatch = _dispatch(config, hosts)
+        first = (PlanPhase(3, PHASES, pod, "dispatch partitions", report.STAGE_DISPATCHING, dispatch),)
     return (
         *first,
-        PlanPhase(4, PHASES, "revise hostfile", report.STAGE_DISPATCHING, supervise),
-        PlanPhase(5, PHASES, "launch the training", report.STAGE_TRAINING, collect),
+        PlanPhase(4, PHASES, pod, "revise hostfile", report.STAGE_DISPATCHING, agents),
+        PlanPhase(5, PHASES, pod, "launch the training", report.STAGE_TRAINING, train),
     )
 
 
@@ -85,22 +112,42 @@ def worker_part_config(config: RunConfig) -> str:
 
 def _skip(config: RunConfig) -> PlanPhase:
     argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
-    step = Run(argv, {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output})
-    return PlanPhase(1, 1, "launch the training", report.STAGE_TRAINING, (step,))
+    environ = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output}
+    steps = (Run(argv, environ, folder=config.output),)
+    pod = names.launcher(config.context.job)
+    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps)
 
 
-def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> PlanPhase:
-    source = config.partition_config
-    folder = source.rpartition("/")[0] or "."
-    check = CheckPartition(source, len(hosts))
-    sends = tuple(
-        Send(host.name, _exec(config, host, *RECEIVE, config.workspace), folder, source, part, "workload")
-        for part, host in enumerate(hosts)
+def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
+    sends = tuple(_send(config, host, part) for part, host in enumerate(hosts))
+    return (CheckPartition(config.partition_config, len(hosts)), InParallel(sends, COPIES))
+
+
+def _send(config: RunConfig, host: Host, part: int) -> Send:
+    receive = _exec(config, host, *RECEIVE, config.workspace)
+    return Send(
+        host.name,
+        receive,
+        config.partition_config,
+        part,
+        config.workspace,
+        "workload",
+        config.start_timeout,
     )
-    return PlanPhase(3, PHASES, "dispatch partitions", report.STAGE_DISPATCHING, (check, *sends))
 
 
-def _supervise(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Supervise:
+def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAgents:
+    return StartAgents(
+        tuple(_agent(config, hosts, index, run) for index in range(len(hosts))),
+        config.start_timeout,
+        ATTEMPTS,
+        min(HEARTBEAT_SECONDS, config.lease / HEARTBEATS),
+        SETTLE_SECONDS,
+        STOP_SECONDS,
+    )
+
+
+def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> WorkerAgent:
     host = hosts[index]
     command = (config.python, "-m", "dglrun", "supervise")
     where = ("--folder", f"{config.workspace}/{RUN_FOLDER}")
@@ -117,7 +164,7 @@ def _supervise(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -
         shm=config.shm_dir,
     )
     start = _exec(config, host, *command, "start", *where)
-    return Supervise(host, start, _exec(config, host, *command, "attach", *where), spec)
+    return WorkerAgent(host, start, _exec(config, host, *command, "attach", *where), spec)
 
 
 def _servers(config: RunConfig, machine: int) -> tuple[Process, ...]:
@@ -180,7 +227,7 @@ def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: in
         "DGL_GROUP_ID": "0",
         "RANK": str(first + index),
         "LOCAL_RANK": str(index),
-        "WORLD_SIZE": str(len(hosts) * config.num_trainers),
+        "WORLD_SIZE": str(_world_size(config, hosts)),
         "LOCAL_WORLD_SIZE": str(config.num_trainers),
         "MASTER_ADDR": hosts[0].ip,
         "MASTER_PORT": MASTER_PORT,
@@ -189,9 +236,26 @@ def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: in
     }
 
 
-def _collect(config: RunConfig, host: Host) -> Collect:
+def _world_size(config: RunConfig, hosts: Sequence[Host]) -> int:
+    return len(hosts) * config.num_trainers
+
+
+def _train(config: RunConfig, hosts: Sequence[Host]) -> Train:
+    pods = tuple(host.name for host in hosts)
+    return Train(pods, _world_size(config, hosts), SERVERS_SECONDS)
+
+
+def _collects(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
+    """Worker 0's output at the top, others' beside it; DGL's rank 0, which saves, need not be torch's."""
+    top = config.output
+    folders = [top, *(f"{top}/{host.name}" for host in hosts[1:])]
+    collects = [_collect(config, host, folder) for host, folder in zip(hosts, folders, strict=True)]
+    return (ReportStage(report.STAGE_COLLECTING, "bring the output here"), *collects)
+
+
+def _collect(config: RunConfig, host: Host, folder: str) -> Collect:
     argv = _exec(config, host, config.python, "-m", "dglrun", "pack", config.output)
-    return Collect(host, argv, config.output)
+    return Collect(host.name, config.output, argv, folder, config.output, config.start_timeout)
 
 
 def _exec(config: RunConfig, host: Host, *command: str) -> Strings:

@@ -1,4 +1,8 @@
-"""What a run consists of: frozen steps which `--dry-run` prints and the executor performs."""
+"""What a run consists of: frozen steps, which the executor performs in the order written.
+
+A step holds all that its execution depends on: commands, folders, deadlines, limits. `--dry-run` prints the
+same values. The executor adds no rule of its own.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,27 +14,52 @@ Argv = tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class Cleanup:
+    """Commands that end what a failed command may have left on other pods; best effort.
+
+    Attributes:
+        commands: One for each pod.
+        limit: How many run at the same time.
+        seconds: Deadline of each, and of all together.
+    """
+
+    commands: tuple[Argv, ...]
+    limit: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Run:
-    """A command on this pod.
+    """Run a command to its end, on this pod or, through another command, on other pods.
+
+    Its output is the log; the newest line is the progress of the phase's stage.
 
     Attributes:
         argv: The command, run in the container's working folder.
         env: Added to this process's environment.
         title: What it is called when it fails; empty: by its command.
         seconds: Deadline; then it and what it has started here are ended. None: as long as it takes.
-        sweep: Commands that end what it may have left on other pods, run side by side when it ends badly.
+        via: What starts `argv` elsewhere: `kubectl exec` in a pod, or mpirun on several. Empty: it runs here.
+        pods: Where `via` starts it.
+        ranks: How many MPI ranks `via` starts. None: it is not MPI.
+        folder: Made first. If that fails, the command reports what it lacks.
+        cleanup: Done when the command fails or is stopped.
     """
 
     argv: Argv
     env: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     seconds: float | None = None
-    sweep: tuple[Argv, ...] = ()
+    via: Argv = ()
+    pods: tuple[str, ...] = ()
+    ranks: int | None = None
+    folder: str = ""
+    cleanup: Cleanup | None = None
 
 
 @dataclass(frozen=True)
 class WriteText:
-    """A text file on this pod.
+    """Write a text file on this pod.
 
     Attributes:
         path: Where; its folder is made if missing.
@@ -42,22 +71,13 @@ class WriteText:
 
 
 @dataclass(frozen=True)
-class ReadQuality:
-    """Report the partition's quality that the workers have measured.
-
-    Attributes:
-        argv: Writes it as JSON on stdout (the report's partition.json); nothing if it was not measured.
-    """
-
-    argv: Argv
-
-
-@dataclass(frozen=True)
 class CheckPartition:
-    """Look at a partition folder before it goes anywhere.
+    """Check that the partition's JSON is valid and that the files of all parts exist.
+
+    The steps that name the same JSON use what this one has read.
 
     Attributes:
-        config: Its JSON.
+        config: The partition's JSON.
         parts: How many parts it must have.
     """
 
@@ -66,22 +86,58 @@ class CheckPartition:
 
 
 @dataclass(frozen=True)
-class Assess:
-    """Verify a checked partition where that is cheap or asked for, and report its quality.
+class VerifyPartition:
+    """Verify a checked partition; the run fails when it is wrong.
+
+    A partition without DGL's `part_graph` files has a form that only DGL reads: it is not verified.
 
     Attributes:
-        verify: Fails the run when the partition does not hold; None: not asked for.
-        serving: In the place of `verify` where that is too much: fails the run when DGL could not serve it.
-        report: Writes the quality as JSON; its failure is told and forgotten.
-        json: Where `report` writes.
-        limit: Bytes of partition files up to which it is cheap; None: whatever the size.
+        config: The partition's JSON.
+        proof: Proves the whole partition.
+        serving: Runs instead where the files are larger than `limit`: can DGL serve the parts?
+        limit: Bytes; None: `proof` runs whatever the size.
     """
 
-    verify: Run | None
+    config: str
+    proof: Run
     serving: Run
-    report: Run
-    json: str
     limit: int | None
+
+
+@dataclass(frozen=True)
+class MeasureQuality:
+    """Measure a checked partition's quality (edge cut, balance, halo) and put it into the job's report.
+
+    It says there whether a step before has proved the partition. A failure is a note in the log.
+
+    Attributes:
+        config: The partition's JSON.
+        measure: Writes the quality as JSON.
+        json: Where.
+    """
+
+    config: str
+    measure: Run
+    json: str
+
+
+@dataclass(frozen=True)
+class ReadQuality:
+    """Put the partition's quality that the workers have measured into the job's report.
+
+    A failure is a note in the log.
+
+    Attributes:
+        pod: The worker that has it.
+        json: Where it has it; the file is missing if it was not measured.
+        argv: Writes it on stdout, or nothing.
+        seconds: Deadline.
+    """
+
+    pod: str
+    json: str
+    argv: Argv
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -101,34 +157,51 @@ class AwaitContainer:
 
 @dataclass(frozen=True)
 class Send:
-    """Send files to another pod as one tar stream with checksums.
+    """Send the files of a checked partition to another pod, as one tar stream with checksums.
+
+    The partition's JSON is put into place last.
 
     Attributes:
         pod: Where to.
         argv: Receives the stream on stdin; entry names are appended.
-        folder: Where the files lie here.
-        part: Only this part and the JSON; None: the whole folder.
-        under: Folder within the target that takes them, empty for the target itself.
-        config: The partition's JSON, moved into place last.
+        config: The partition's JSON, in the folder of all its files.
+        part: Send the files of this part and the JSON; None: those of all parts.
+        target: Folder on the pod in which `argv` unpacks.
+        under: Folder within `target` that takes the files and is replaced as a whole; empty: `target` itself.
+        seconds: How long a pod that cannot be reached is tried again.
     """
 
     pod: str
     argv: Argv
-    folder: str
     config: str
-    part: int | None = None
-    under: str = ""
+    part: int | None
+    target: str
+    under: str
+    seconds: float
 
 
 @dataclass(frozen=True)
-class Supervise:
-    """Start the supervisor of one worker and follow it.
+class InParallel:
+    """Perform steps at the same time; the first failure ends the run.
+
+    Attributes:
+        steps: Each is a process that holds a stream through the API server.
+        limit: How many at the same time.
+    """
+
+    steps: tuple[Send, ...]
+    limit: int
+
+
+@dataclass(frozen=True)
+class WorkerAgent:
+    """The agent of one worker: the process there that starts, watches and ends the others.
 
     Attributes:
         host: The worker.
-        argv: Begins a run.
-        attach: Looks again at a run after its stream broke.
-        spec: What the supervisor has to do.
+        argv: Starts it.
+        attach: Connects to it again after its stream broke.
+        spec: What it does: files to write, servers and trainers to start, its lease.
     """
 
     host: Host
@@ -138,33 +211,108 @@ class Supervise:
 
 
 @dataclass(frozen=True)
-class Collect:
-    """Bring the files of a worker's output folder here.
+class StartAgents:
+    """Start the agents of all workers at the same time, and wait until each is ready.
+
+    An agent is ready when it has found its own address and free ports and has written DGL's ip_config. It
+    then waits for `Train`. Without a heartbeat for the lease of its spec an agent ends the processes of its
+    worker; one that cannot be reached for its lease is lost. From here on a failed run stops all workers.
 
     Attributes:
-        host: The worker.
-        argv: Writes the files as a tar stream with checksums on stdout.
-        folder: Where they go.
+        agents: By worker.
+        seconds: Deadline for all to be ready.
+        attempts: How often a start is tried that fails; where a stream breaks, it is tried until `seconds`.
+        heartbeat: Seconds between heartbeats, at most.
+        settle_seconds: How long a first failure waits for others, among which the root cause is looked for.
+        stop_seconds: How long a run that fails waits until all workers have stopped.
     """
 
-    host: Host
+    agents: tuple[WorkerAgent, ...]
+    seconds: float
+    attempts: int
+    heartbeat: float
+    settle_seconds: float
+    stop_seconds: float
+
+
+@dataclass(frozen=True)
+class Train:
+    """Tell the agents to start servers and trainers, and wait until all trainers have ended with 0.
+
+    The first failure of a process or of a worker stops all workers and fails the run. At the end the agents
+    count the files of their output folders and leave. The newest line of worker 0's trainer 0 is the progress
+    of the phase's stage.
+
+    Attributes:
+        workers: The pods, whose agents have been started.
+        world_size: Trainers on all workers together; their ranks are 0 to world_size - 1.
+        servers_seconds: How long servers may run after all trainers have ended; then they are stopped.
+    """
+
+    workers: tuple[str, ...]
+    world_size: int
+    servers_seconds: float
+
+
+@dataclass(frozen=True)
+class ReportStage:
+    """Report that a stage of the job has begun (`status.progress`).
+
+    Attributes:
+        stage: Which (`dglrun.contract.report`).
+        message: What happens.
+    """
+
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Copy the files of a worker's output folder here, with checksums; nothing if `Train` found none there.
+
+    Attributes:
+        pod: The worker.
+        source: The folder there.
+        argv: Writes the files as a tar stream on stdout.
+        folder: Where they go.
+        folder_if_first: Where they go instead when no worker collected before had files.
+        seconds: How long a pod that cannot be reached is tried again.
+    """
+
+    pod: str
+    source: str
     argv: Argv
     folder: str
+    folder_if_first: str
+    seconds: float
 
 
-Preparation = Run | WriteText | ReadQuality | CheckPartition | Assess | AwaitContainer
-Step = Preparation | Send | Supervise | Collect
+Step = (
+    Run
+    | WriteText
+    | CheckPartition
+    | VerifyPartition
+    | MeasureQuality
+    | ReadQuality
+    | AwaitContainer
+    | Send
+    | InParallel
+    | StartAgents
+    | Train
+    | ReportStage
+    | Collect
+)
 
 
 @dataclass(frozen=True)
 class PlanPhase:
-    """A part of the run that ends before the next begins.
-
-    Its steps run in order; copies to several pods, and several workers, side by side.
+    """A part of the run that ends before the next begins. Its steps are performed in the order written.
 
     Attributes:
         number: Of this phase, from 1.
         of: Number of phases of the whole job.
+        pod: Whose dglrun performs it.
         title: As the log says it.
         stage: As the report says it (`dglrun.contract.report`).
         steps: What to do.
@@ -172,6 +320,7 @@ class PlanPhase:
 
     number: int
     of: int
+    pod: str
     title: str
     stage: str
     steps: tuple[Step, ...]

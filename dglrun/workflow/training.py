@@ -1,32 +1,22 @@
-"""The training on all workers: prepare, start together, follow, and report how it really ended."""
+"""The training on all workers: start agents, then servers and trainers; follow; say how it really ended."""
 
 import contextlib
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
 from dglrun.agent.spec import ProcessRole
-from dglrun.contract import exitcodes, report
+from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
-from dglrun.workflow.progress import Reporter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
-from dglrun.workflow.steps import Supervise
+from dglrun.workflow.steps import StartAgents, Train
 from dglrun.workflow.worker_connection import Record, WorkerConnection
 
-BEAT_SECONDS = 3.0
-"""Between heartbeats to the workers, at most; four within a lease at least."""
-SETTLE_SECONDS = 0.5
-"""After the first failure others get so long to be told, so that the one that began it is found."""
-SERVERS_SECONDS = 30.0
-"""Servers that have not ended so long after all trainers ended well are stopped."""
-STOP_SECONDS = 20.0
-"""Until all workers have told that they are clean; their supervisors end them without us, too."""
 BYE_SECONDS = 3.0
-ATTEMPTS = 2
-"""How often the start of a supervisor is tried, where the connection is not the reason of its failure."""
+"""Until the agents that were told to leave have closed their streams."""
 INBOX = 10_000
 """Records that wait to be printed; what comes faster waits on the worker, in the supervisor's journal."""
 _TICK = 0.2
@@ -37,24 +27,24 @@ Gone = Callable[[str], str | None]
 
 
 class Training:
-    """One training as its launcher follows it.
+    """One training as its launcher follows it, from the start of the agents on.
 
     Args:
-        steps: The workers by index.
+        step: The agents.
         streams: Opens streams.
-        reporter: Takes the progress.
         gone: Asks the API server whether a pod is gone.
     """
 
-    def __init__(self, steps: Sequence[Supervise], streams: Streams, reporter: Reporter, gone: Gone) -> None:
+    def __init__(self, step: StartAgents, streams: Streams, gone: Gone) -> None:
         self._inbox: queue.Queue[tuple[WorkerConnection, Record]] = queue.Queue(INBOX)
-        self._workers = [WorkerConnection(step, streams, self._inbox) for step in steps]
-        self._reporter, self._gone = reporter, gone
+        self._workers = [WorkerConnection(agent, streams, self._inbox) for agent in step.agents]
+        self._agents, self._gone = step, gone
+        self._progress: Callable[[str], None] | None = None
         self._failures: list[WorkerFailure] = []
         self._running = {
-            (step.host.name, process.name)
-            for step in steps
-            for process in step.spec.processes
+            (agent.host.name, process.name)
+            for agent in step.agents
+            for process in agent.spec.processes
             if process.role is ProcessRole.TRAINER
         }
         self._port: int | None = None
@@ -62,14 +52,20 @@ class Training:
         self._beaten = 0.0
         self._on = self._handlers()
         self._again: dict[str, float] = {}
-        self._patience = max((step.spec.lease for step in steps), default=0.0)
+        self._lease = max((agent.spec.lease for agent in step.agents), default=0.0)
 
-    def prepare(self, seconds: float) -> None:
-        """Start a supervisor on each worker; each writes ip_config and waits.
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """The workers whose agents this training has."""
+        return tuple(worker.pod for worker in self._workers)
+
+    def start_agents(self) -> None:
+        """Start the agent of each worker; each writes ip_config and waits.
 
         Raises:
             RunError: a worker refuses or cannot be reached within the deadline.
         """
+        seconds = self._agents.seconds
         deadline = time.monotonic() + seconds
         for worker in self._workers:
             worker.start()
@@ -78,10 +74,14 @@ class Training:
             self._raise_failure()
             if time.monotonic() > deadline:
                 missing = [worker.pod for worker in self._workers if not worker.greeting]
-                raise RunError(f"no supervisor within {seconds:.0f} s on {missing}", exitcodes.UNAVAILABLE)
+                raise RunError(f"no supervisor within {seconds:g} s on {missing}", exitcodes.UNAVAILABLE)
 
-    def run(self) -> dict[str, int]:
-        """Let all begin, and follow them to the end.
+    def run(self, step: Train, progress: Callable[[str], None]) -> dict[str, int]:
+        """Tell all agents to start the training, and follow it to its end.
+
+        Args:
+            step: When it is over.
+            progress: Takes the lines of worker 0's trainer 0.
 
         Returns:
             Number of files in the output folder of each worker.
@@ -89,13 +89,14 @@ class Training:
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
+        self._progress = progress
         self._port = (self._workers[0].greeting or {})["port"]
         for worker in self._workers:
             worker.tell({"do": "start", "port": self._port})
         self._follow(lambda: not self._running or bool(self._failures))
         self._raise_failure()
-        print(f"dglrun: all {self._world()} trainers have ended well", flush=True)
-        if not self._follow(self._all_over, SERVERS_SECONDS):
+        print(f"dglrun: all {step.world_size} trainers have ended well", flush=True)
+        if not self._follow(self._all_over, step.servers_seconds):
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
             self.stop("the trainers have ended")
         self._raise_failure()
@@ -106,10 +107,10 @@ class Training:
         self._stopping = why
         for worker in self._workers:
             worker.tell({"do": "stop", "why": why})
-        self._follow(self._all_over, STOP_SECONDS)
+        self._follow(self._all_over, self._agents.stop_seconds)
 
     def close(self) -> None:
-        """Dismiss the supervisors, and wait a moment until they have left."""
+        """Dismiss the agents, and wait a moment until they have left."""
         for worker in self._workers:
             worker.tell({"do": "bye"})
         deadline = time.monotonic() + BYE_SECONDS
@@ -133,14 +134,11 @@ class Training:
         """
         if not self._failures:
             return
-        self._follow(lambda: False, SETTLE_SECONDS)
+        self._follow(lambda: False, self._agents.settle_seconds)
         error = error_of(self._failures)
         print(f"dglrun: {error}: everything is stopped", flush=True)
         self.stop(str(error)[:500])
         raise error
-
-    def _world(self) -> int:
-        return sum(worker.step.spec.trainers for worker in self._workers)
 
     def _all_over(self) -> bool:
         return all(worker.is_over for worker in self._workers)
@@ -160,7 +158,7 @@ class Training:
             self._mend(worker)
 
     def _beat(self) -> None:
-        if time.monotonic() - self._beaten >= min(BEAT_SECONDS, self._patience / 4):
+        if time.monotonic() - self._beaten >= self._agents.heartbeat:
             self._beaten = time.monotonic()
             for worker in self._workers:
                 worker.tell({"do": "beat"})
@@ -222,8 +220,8 @@ class Training:
     def _print(self, worker: WorkerConnection, who: str, text: str) -> None:
         index = self._workers.index(worker)
         print(f"[worker-{index} {who}] {text}", flush=True)
-        if index == 0 and who == "trainer 0" and text:
-            self._reporter.stage(report.STAGE_TRAINING, text)
+        if self._progress and index == 0 and who == "trainer 0" and text:
+            self._progress(text)
 
     # --- streams that break
 
@@ -232,7 +230,11 @@ class Training:
             return
         what = (record["what"].splitlines() or [f"kubectl ended with {record['code']}"])[-1]
         self._print(worker, "supervisor", f"the stream broke: {what}")
-        if not worker.greeting and worker.attempts >= ATTEMPTS and not is_trouble(record["what"]):
+        if (
+            not worker.greeting
+            and worker.attempts >= self._agents.attempts
+            and not is_trouble(record["what"])
+        ):
             self._lose(worker, f"could not be started: {what}", exitcodes.UNAVAILABLE)
         self._again[worker.pod] = time.monotonic() + worker.pause()
 
@@ -256,8 +258,8 @@ class Training:
             self._lose(worker, "never began", exitcodes.UNAVAILABLE)
         elif not worker.greeting:
             worker.start()
-        elif time.monotonic() - worker.broken_since > self._patience:
-            self._lose(worker, f"could not be reached for {self._patience:.0f} s", exitcodes.LOST)
+        elif time.monotonic() - worker.broken_since > self._lease:
+            self._lose(worker, f"could not be reached for {self._lease:.0f} s", exitcodes.LOST)
         else:
             worker.attach()
 

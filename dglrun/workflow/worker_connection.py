@@ -11,7 +11,7 @@ from typing import Any
 
 from dglrun.agent.spec import encode
 from dglrun.transfer.streams import Stream, Streams
-from dglrun.workflow.steps import Supervise
+from dglrun.workflow.steps import WorkerAgent
 
 Record = dict[str, Any]
 Inbox = queue.Queue[tuple["WorkerConnection", Record]]
@@ -30,13 +30,13 @@ class WorkerConnection:
     Records arrive in the inbox, in order; `{"kind": "broken"}` is ours: the stream has ended.
 
     Args:
-        step: Whom to start.
+        agent: What to start.
         streams: Opens streams.
         inbox: Takes what comes.
     """
 
-    def __init__(self, step: Supervise, streams: Streams, inbox: Inbox) -> None:
-        self.step, self._streams, self._inbox = step, streams, inbox
+    def __init__(self, agent: WorkerAgent, streams: Streams, inbox: Inbox) -> None:
+        self.agent, self._streams, self._inbox = agent, streams, inbox
         self.offset = 0
         """Offset in the supervisor's journal up to which all has been read."""
         self.greeting: Record | None = None
@@ -52,7 +52,7 @@ class WorkerConnection:
     @property
     def pod(self) -> str:
         """The worker pod."""
-        return self.step.host.name
+        return self.agent.host.name
 
     @property
     def is_over(self) -> bool:
@@ -67,12 +67,12 @@ class WorkerConnection:
     def start(self) -> None:
         """Begin the run on the worker: it prepares and waits."""
         self.attempts += 1
-        self._open(self.step.argv, encode(self.step.spec) + "\n")
+        self._open(self.agent.argv, encode(self.agent.spec) + "\n")
 
     def attach(self) -> None:
         """Look at the run again, from where the last stream broke."""
         self.attempts += 1
-        self._open(self.step.attach, "")
+        self._open(self.agent.attach, "")
 
     def tell(self, command: Mapping[str, object]) -> None:
         """Send a command; one that does not get through is followed by a broken stream."""

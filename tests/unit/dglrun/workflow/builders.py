@@ -1,12 +1,14 @@
 """Configurations, hosts and processes for the tests of dglrun."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dglrun.agent.spec import Process, ProcessRole, Spec
 from dglrun.cli import parse
 from dglrun.contract.hostfile import Host
 from dglrun.workflow.config import JobContext, RunConfig, check
 from dglrun.workflow.config import parse as parse_config
+
+BASE = ("-g", "g", "--partition-entry-point", "code/part.py", "--train-entry-point", "code/train.py")
 
 
 def a_context(
@@ -29,9 +31,9 @@ def a_config(
     workers: int = 2,
     gpus: int = 0,
     env: Mapping[str, str] | None = None,
+    base: Sequence[str] = BASE,
 ) -> RunConfig:
     """A checked configuration: a graph and both scripts, and what `args` add."""
-    base = ("-g", "g", "--partition-entry-point", "code/part.py", "--train-entry-point", "code/train.py")
     flags, _is_dry, script_args = parse([*base, *args])
     return check(parse_config(a_context(phase, workers, gpus, env), flags, script_args))
 

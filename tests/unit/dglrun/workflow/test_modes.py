@@ -12,7 +12,7 @@ from dglrun.transfer.streams import Streams
 from dglrun.workflow.config import ConfigError
 from dglrun.workflow.executor import Executor
 from dglrun.workflow.progress import Reporter
-from dglrun.workflow.steps import Assess, CheckPartition, PlanPhase, Run
+from dglrun.workflow.steps import CheckPartition, PlanPhase, Run, VerifyPartition
 from tests.support.dglrun_pods import Done, Pods, write_partition
 from tests.support.heterographs import a_toy
 from tests.unit.dglrun.conftest import PodsOf
@@ -138,15 +138,12 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
     """Beyond the limit only names and shapes are read, which costs nothing."""
     write_partition(tmp_path, 2)
     config = str(tmp_path / "tiny.json")
-    fails = Run(("false",))
-    assess = Assess(fails, Run(("sh", "-c", f"exit {code}"), title="verify"), fails, "q.json", limit=1)
-    steps = (CheckPartition(config, 2), assess)
-    executor = Executor(
-        a_config("--num-partitions", "2", phase="Partitioner"), None, Streams(), Reporter(None, None)
-    )
+    serving = Run(("sh", "-c", f"exit {code}"), title="verify")
+    steps = (CheckPartition(config, 2), VerifyPartition(config, Run(("false",)), serving, limit=1))
+    executor = Executor(None, Streams(), Reporter(None, None))
 
     with pytest.raises(RunError, match="verify ended with exit code 65") if code else nullcontext():
-        executor.perform([PlanPhase(2, 5, "deliver", "Delivering", steps)])
+        executor.perform([PlanPhase(2, 5, "job-partitioner", "deliver", "Delivering", steps)])
 
 
 @pytest.mark.parametrize(

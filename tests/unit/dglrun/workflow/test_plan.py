@@ -1,13 +1,14 @@
 """Plans are data: what `--dry-run` prints is held by golden files."""
 
 import shlex
+from collections.abc import Sequence
 
 import pytest
 import yaml
 
 from dglrun.__main__ import workflow
 from dglrun.workflow.plan import ip_config, plan
-from dglrun.workflow.steps import Supervise
+from dglrun.workflow.steps import PlanPhase, StartAgents, WorkerAgent
 from tests.support import golden
 from tests.unit.dglrun.workflow.builders import a_config, hosts
 
@@ -53,22 +54,33 @@ def _no_job(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def agents(phases: Sequence[PlanPhase]) -> list[WorkerAgent]:
+    """The agents that a plan starts."""
+    starts = [step for phase in phases for step in phase.steps if isinstance(step, StartAgents)]
+    return [agent for step in starts for agent in step.agents]
+
+
+@pytest.mark.parametrize("verbose", [True, False])
 @pytest.mark.parametrize("name", [*CASES, *OF_2021, *SKIP_OF_2021, *SKIP, *MODES])
 def test_plans_are_as_agreed(
     name: str,
+    verbose: bool,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each shape of command line, those of 2021 among them, gives the plan in its golden file."""
+    """Each shape of command line, those of 2021 among them, gives the plan in its golden files."""
     if name in {**SKIP_OF_2021, **SKIP}:
         monkeypatch.setenv("DGL_OPERATOR_PHASE_ENV", "Launcher_Workload")
     mode, line = MODES.get(name, ("DGL-API", {**CASES, **OF_2021, **SKIP_OF_2021, **SKIP}.get(name, "")))
     monkeypatch.setenv("DGL_OPERATOR_PARTITION_MODE", mode)
 
-    code = workflow(["--dry-run", "--python", "/usr/bin/python3", *shlex.split(line)])
+    more = ["-v"] if verbose else []
+
+    code = workflow(["--dry-run", *more, "--python", "/usr/bin/python3", *shlex.split(line)])
 
     assert code == 0
-    golden.check(f"plan/{name}", f"# dglrun {line}\n{capsys.readouterr().out}")
+    folder = "plan" if verbose else "dry_run"
+    golden.check(f"{folder}/{name}", f"# dglrun {line}\n{capsys.readouterr().out}")
 
 
 def test_twelve_workers_keep_their_order() -> None:
@@ -77,7 +89,7 @@ def test_twelve_workers_keep_their_order() -> None:
 
     phases = plan(config, hosts(12))
 
-    steps = [step for phase in phases for step in phase.steps if isinstance(step, Supervise)]
+    steps = agents(phases)
     lines = steps[0].spec.files[ip_config(config)].splitlines()
     assert lines == [f"10.0.0.{index + 1} 30050" for index in range(12)]
     assert [step.host.name for step in steps] == [f"job-worker-{index}" for index in range(12)]
@@ -93,13 +105,7 @@ def test_ranks_and_clients_are_counted_over_all_workers() -> None:
 
     phases = plan(config, hosts(3))
 
-    processes = [
-        process
-        for phase in phases
-        for step in phase.steps
-        if isinstance(step, Supervise)
-        for process in step.spec.processes
-    ]
+    processes = [process for agent in agents(phases) for process in agent.spec.processes]
     trainers = [process for process in processes if process.rank is not None]
     servers = [process for process in processes if process.rank is None]
     assert [trainer.env["RANK"] for trainer in trainers] == ["0", "1", "2", "3", "4", "5"]
@@ -123,8 +129,7 @@ def test_an_interpreter_with_python_in_its_path_stays_intact() -> None:
 
     phases = plan(config, hosts(2))
 
-    step = next(step for phase in phases for step in phase.steps if isinstance(step, Supervise))
-    argv = step.spec.processes[0].argv
+    argv = agents(phases)[0].spec.processes[0].argv
     assert argv[:4] == (
         "/opt/python3/bin/python3",
         "-m",

@@ -336,12 +336,24 @@ def test_an_output_that_only_another_worker_has_comes_too(pods: Pods) -> None:
     assert (pods.launcher / "ws/output/model.pt").read_text() == "weights"
 
 
+def test_the_output_of_each_worker_has_its_own_place(pods: Pods) -> None:
+    """Worker 0's files are at the top, those of others in a folder named after the worker; none is mixed."""
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], "rank.txt").write_text(str(rank))\n'
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    output = pods.launcher / "ws/output"
+    assert done.code == 0, done.output
+    assert (output / "rank.txt").read_text() == "0"
+    assert (output / "job-worker-1/rank.txt").read_text() == "1"
+
+
 def test_servers_that_outlive_the_trainers_are_stopped(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainers' good end holds; the log says so."""
     script = pods.script(TRAIN + "print('rank', rank)\n")
     main = pods.root / "patience.py"
     main.write_text(
-        "import dglrun.workflow.training, runpy\ndglrun.workflow.training.SERVERS_SECONDS = 1\n"
+        "import dglrun.workflow.plan, runpy\ndglrun.workflow.plan.SERVERS_SECONDS = 1\n"
         "runpy.run_module('tests.support.dglrun_main', run_name='__main__')\n"
     )
     monkeypatch.setattr("tests.support.dglrun_pods.MAIN", (str(main),))

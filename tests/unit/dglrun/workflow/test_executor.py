@@ -1,0 +1,264 @@
+"""The executor performs what the plan says, in its order and with its values, and nothing else."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dglrun.contract.hostfile import Host
+from dglrun.errors import RunError
+from dglrun.transfer.copy import RECEIVE
+from dglrun.transfer.streams import Stream, Streams
+from dglrun.workflow.executor import Executor
+from dglrun.workflow.progress import Reporter
+from dglrun.workflow.steps import (
+    CheckPartition,
+    Cleanup,
+    Collect,
+    InParallel,
+    MeasureQuality,
+    PlanPhase,
+    ReadQuality,
+    Run,
+    Send,
+    StartAgents,
+    Step,
+    Train,
+    VerifyPartition,
+    WorkerAgent,
+    WriteText,
+)
+from tests.support.dglrun_pods import write_partition
+from tests.support.wait import wait_for
+from tests.unit.dglrun.workflow.builders import a_spec
+
+
+class ConfigMaps:
+    """An API server that keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, str] = {}
+
+    def get_pod(self, name: str) -> dict[str, Any]:
+        """No test asks."""
+        raise AssertionError(name)
+
+    def patch_config_map(self, _name: str, data: Mapping[str, str]) -> None:
+        """Keep the keys."""
+        self.written.update(data)
+
+
+class CountedStreams(Streams):
+    """Knows how many streams were open at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self.all: list[Stream] = []
+
+    def start(self, argv: Any) -> Stream:
+        """Begin a stream and count those that are open."""
+        stream = super().start(argv)
+        self.all.append(stream)
+        self.most = max(self.most, len(self._open))
+        return stream
+
+
+def perform(*steps: Step, streams: Streams | None = None, api: ConfigMaps | None = None) -> None:
+    """Perform one phase of these steps."""
+    executor = Executor(None, streams or Streams(), Reporter(api, "job-report" if api else None))
+    executor.perform([PlanPhase(1, 1, "job-launcher", "test", "Training", steps)])
+
+
+def a_partition(folder: Path, parts: int = 2) -> str:
+    """A checked partition's JSON, in form only."""
+    write_partition(folder, parts)
+    return str(folder / "tiny.json")
+
+
+def a_send(config: str, target: Path, part: int, first: str = ":") -> Send:
+    """A copy within this machine, whose receiver runs a shell command first."""
+    argv = ("sh", "-c", f'{first}\nexec "$@"', "receiver", *RECEIVE, str(target))
+    return Send(f"job-worker-{part}", argv, config, part, str(target), "workload", 20.0)
+
+
+def test_steps_are_performed_in_the_order_written(tmp_path: Path) -> None:
+    """A copy between two commands is made between them; what follows finds what came before."""
+    config, order, ran = a_partition(tmp_path / "dataset"), tmp_path / "order", tmp_path / "ran"
+    note = Run(("sh", "-c", f"cat {tmp_path}/text >>{order}"))
+
+    perform(
+        WriteText(str(tmp_path / "text"), "1\n"),
+        note,
+        CheckPartition(config, 2),
+        a_send(config, tmp_path / "worker", 0, f"echo 2 >>{order}"),
+        WriteText(str(tmp_path / "text"), "3\n"),
+        note,
+        a_send(config, tmp_path / "worker", 1, f"echo 4 >>{order}; touch {ran}"),
+        Run(("test", "-e", str(ran))),
+    )
+
+    assert order.read_text() == "1\n2\n3\n4\n"
+
+
+def test_as_many_steps_run_in_parallel_as_the_plan_says(tmp_path: Path) -> None:
+    """Two at a time: each waits for another one to have begun, and a third stream is never open."""
+    config, streams = a_partition(tmp_path / "dataset", 5), CountedStreams()
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    meet = (
+        f"mktemp -p {begun} >&2\n"
+        f"for _ in $(seq 400); do [ $(ls {begun} | wc -l) -ge 2 ] && break; sleep 0.05; done"
+    )
+    sends = tuple(a_send(config, tmp_path / f"worker-{part}", part, meet) for part in range(5))
+
+    perform(CheckPartition(config, 5), InParallel(sends, 2), streams=streams)
+
+    assert streams.most == 2
+    assert all((tmp_path / f"worker-{part}/workload/part{part}").is_dir() for part in range(5))
+
+
+def test_the_first_failure_in_parallel_ends_the_run(tmp_path: Path) -> None:
+    """The others are stopped; nothing of the rest of the plan happens."""
+    config, later = a_partition(tmp_path / "dataset"), tmp_path / "later"
+    begun = tmp_path / "begun"
+    waits = a_send(config, tmp_path / "slow", 0, f"touch {begun}; exec sleep 600")
+    until = f"for _ in $(seq 400); do [ -e {begun} ] && break; sleep 0.05; done"
+    fails = a_send(config, tmp_path / "bad", 1, f"{until}\necho no container >&2; exit 1")
+    streams = CountedStreams()
+    steps = (CheckPartition(config, 2), InParallel((waits, fails), 2), Run(("touch", str(later))))
+
+    with pytest.raises(RunError, match="no container"):
+        perform(*steps, streams=streams)
+
+    wait_for("the end of both", lambda: len(streams.all) == 2 and None not in _codes(streams))
+    assert not later.exists()
+
+
+def _codes(streams: CountedStreams) -> list[int | None]:
+    return [stream.poll() for stream in streams.all]
+
+
+def test_a_copy_needs_the_check_that_its_json_names(tmp_path: Path) -> None:
+    """What is sent is the partition that the plan names, not the one that was checked last."""
+    first, second = a_partition(tmp_path / "first"), a_partition(tmp_path / "second", 3)
+
+    perform(CheckPartition(first, 2), CheckPartition(second, 3), a_send(first, tmp_path / "worker", 1))
+
+    assert json.loads((tmp_path / "worker/workload/tiny.json").read_text())["num_parts"] == 2
+    with pytest.raises(AssertionError, match=r"the plan checks .*second/tiny.json first"):
+        perform(CheckPartition(first, 2), a_send(second, tmp_path / "worker", 1))
+
+
+@pytest.mark.parametrize(("limit", "is_proved"), [(None, True), (1 << 40, True), (1, False)])
+def test_the_limit_decides_what_verifies_a_partition(
+    tmp_path: Path, limit: int | None, is_proved: bool
+) -> None:
+    """One of both commands runs, and the quality says whether it was the whole proof."""
+    config, api = a_partition(tmp_path / "dataset"), ConfigMaps()
+    proof, serving, numbers = tmp_path / "proof", tmp_path / "serving", tmp_path / "quality.json"
+    verify = VerifyPartition(config, Run(("touch", str(proof))), Run(("touch", str(serving))), limit)
+    measure = MeasureQuality(config, Run(("sh", "-c", f"echo '{{\"edgeCut\": 3}}' >{numbers}")), str(numbers))
+
+    perform(CheckPartition(config, 2), verify, measure, api=api)
+
+    assert (proof.exists(), serving.exists()) == (is_proved, not is_proved)
+    assert json.loads(api.written["partition.json"]) == {"edgeCut": 3, "verified": is_proved}
+
+
+def test_a_partition_that_no_step_verifies_is_reported_as_such(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With --verify never the plan has no such step; the quality is measured all the same."""
+    config, api, numbers = a_partition(tmp_path / "dataset"), ConfigMaps(), tmp_path / "quality.json"
+    measure = MeasureQuality(config, Run(("sh", "-c", f"echo '{{}}' >{numbers}")), str(numbers))
+
+    perform(CheckPartition(config, 2), measure, api=api)
+
+    assert json.loads(api.written["partition.json"]) == {"verified": False}
+    assert "is not verified" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "told", "note"),
+    [
+        ("echo '{\"edgeCut\": 3}'", {"edgeCut": 3}, ""),
+        ("true", None, ""),
+        ("echo no such pod >&2; exit 1", None, "/q.json could not be read: no such pod"),
+        ("exec sleep 600", None, "/q.json could not be read"),
+        ("echo '{'", None, "is not reported"),
+    ],
+)
+def test_a_quality_on_a_worker_is_read_or_noted(
+    script: str, told: dict[str, int] | None, note: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever happens to the read, the run goes on; a read that hangs ends at the step's deadline."""
+    api = ConfigMaps()
+    seconds = 0.5 if "sleep" in script else 30.0
+
+    perform(ReadQuality("job-worker-0", "/q.json", ("sh", "-c", script), seconds), api=api)
+
+    assert api.written.get("partition.json") == (json.dumps(told) if told else None)
+    said = capfd.readouterr().out
+    assert note in said
+    assert bool(note) == ("note:" in said)
+
+
+def test_a_collect_alone_trains_nothing_and_copies_nothing(tmp_path: Path) -> None:
+    """Only `Train` trains, and only what it has found in an output folder is copied."""
+    touched, output = tmp_path / "touched", tmp_path / "output"
+    collect = Collect("job-worker-0", "/out", ("touch", str(touched)), str(output), str(output), 5.0)
+
+    perform(collect)
+
+    assert not touched.exists()
+    assert not output.exists()
+
+
+def test_train_needs_started_agents() -> None:
+    """A plan without them is a bug of the plan, not a training of nobody."""
+    with pytest.raises(AssertionError, match=r"the plan starts the agents of \('job-worker-0',\) first"):
+        perform(Train(("job-worker-0",), 1, 30.0))
+
+
+def test_agents_have_as_long_to_start_as_the_step_says(tmp_path: Path) -> None:
+    """One that never answers fails the run at the step's deadline, whatever the configuration says."""
+    silent = (sys.executable, "-c", "import time; time.sleep(600)")
+    agent = WorkerAgent(Host("127.0.0.1", 30050, "job-worker-0"), silent, silent, a_spec())
+    start = StartAgents(
+        (agent,), seconds=0.5, attempts=1, heartbeat=1.0, settle_seconds=0.0, stop_seconds=0.1
+    )
+    begun = time.monotonic()
+
+    with pytest.raises(RunError, match=r"within 0\.5 s") as failure:
+        perform(start)
+
+    assert "job-worker-0" in str(failure.value)
+    assert failure.value.code == 69
+    assert time.monotonic() - begun < 60
+
+
+def test_a_failed_command_is_cleaned_up_after(tmp_path: Path) -> None:
+    """All commands of the step's cleanup run, one that fails among them; the command's own code is kept."""
+    left = [tmp_path / "first", tmp_path / "second"]
+    commands = (("touch", str(left[0])), ("false",), ("no such program",), ("touch", str(left[1])))
+    step = Run(("sh", "-c", "exit 7"), title="partitioning", cleanup=Cleanup(commands, 1, 20.0))
+
+    with pytest.raises(RunError, match="partitioning ended with exit code 7"):
+        perform(step)
+
+    assert all(path.exists() for path in left)
+
+
+def test_a_command_runs_through_what_the_plan_names(tmp_path: Path) -> None:
+    """`via` starts the command, as kubectl exec and mpirun do; the folder exists before it."""
+    found, folder = tmp_path / "found", tmp_path / "output/of/run"
+    argv = ("sh", "-c", f'test -d {folder} && echo "$RANK $LEVEL" >{found}')
+
+    perform(Run(argv, {"LEVEL": "2"}, via=("env", "RANK=1"), folder=str(folder)))
+
+    assert found.read_text() == "1 2\n"
