@@ -116,7 +116,6 @@ class Run:
         deadline = time.monotonic() + SETTLE_SECONDS * self._options.patience
         while (now := self._process.memory_mib()) > limit and time.monotonic() < deadline:
             time.sleep(1)
-            if os.environ.get("FZDBG"): print(f"settle {now:.1f}", flush=True)
         self._end_mib = now
         if now > limit and not self._deaths:
             self.findings.add(Finding("memory has not come back", self._memory()))
