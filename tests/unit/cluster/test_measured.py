@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.benchmarks import tables
+from tests.support.suites import whole_suite
 from tests.e2e.figures import Figures
 from tests.support import measured
 from tests.support.measured import ROOT, TABLES, WRITE, Table
@@ -132,7 +133,7 @@ def test_a_run_renews_its_page_if_it_is_whole(
     page = tmp_path / "docs" / table.page
     page.parent.mkdir(parents=True)
     page.write_text(f"{table.begin}\nold\n{table.end}\n")
-    option = SimpleNamespace(keyword="", deselect=None, maxfail=0)
+    option = SimpleNamespace(keyword="", deselect=None, maxfail=0, collectonly=False)
     run = SimpleNamespace(dir=ROOT)
     config = SimpleNamespace(option=option, args=args, invocation_params=run, rootpath=ROOT)
     figures = Figures()
@@ -144,3 +145,12 @@ def test_a_run_renews_its_page_if_it_is_whole(
     assert ("| accuracy | 0.5 |\n| later | 2.0 s |\n" in page.read_text()) == written
     assert ("old" in page.read_text()) != written
     assert (tmp_path / "build/figures-e2e.json").exists()
+
+
+def test_a_list_of_the_tests_is_no_run_of_the_suite() -> None:
+    """`pytest --collect-only` with the variable set emptied the page's table."""
+    option = SimpleNamespace(keyword="", deselect=None, maxfail=0, collectonly=True)
+    run = SimpleNamespace(dir=ROOT)
+    config = SimpleNamespace(option=option, args=["tests/e2e"], invocation_params=run, rootpath=ROOT)
+
+    assert whole_suite(config) is None  # type: ignore[arg-type]
