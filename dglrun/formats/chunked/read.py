@@ -225,7 +225,9 @@ def _told(blocks: Iterator[list[Array]], spec: FileSpec, info: FeatureInfo) -> I
     except DataError as error:
         if spec.dtype:
             raise
-        raise DataError(f"{error}; dtype {info.dtype} inferred from the first line; set `dtype` in the metadata") from None
+        raise DataError(
+            f"{error}; dtype {info.dtype} inferred from line 1; set `dtype` in the metadata"
+        ) from None
 
 
 def _feature_rows(

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.benchmarks import tables
-from tests.support.suites import whole_suite
 from tests.e2e.figures import Figures
 from tests.support import measured
 from tests.support.measured import ROOT, TABLES, WRITE, Table
+from tests.support.suites import whole_suite
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 WHOLE_PAGE = re.compile(r"^<!-- written by `?(?P<command>[^`;]+)`?; do not edit -->$", re.MULTILINE)

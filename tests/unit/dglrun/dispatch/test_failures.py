@@ -92,9 +92,7 @@ def test_a_value_that_the_first_line_did_not_announce_is_told_with_the_remedy(tm
     }
     (source / "metadata.json").write_text(json.dumps(described))
 
-    with pytest.raises(
-        DataError, match=r"f\.csv: line 13: .* '0 0\.5'; dtype int64 inferred from the first line"
-    ):
+    with pytest.raises(DataError, match=r"f\.csv: line 13: .* '0 0\.5'; dtype int64 inferred from line 1"):
         silently(options(source))
 
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".dglrun-dispatch-0"]
