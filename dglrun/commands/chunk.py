@@ -47,7 +47,10 @@ def _at_least_one(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the chunked graph; returns the exit code: 65 for bad input, 2 for missing packages or flags."""
+    """Make the chunked graph; returns the exit code.
+
+    65: bad input. 73: the output folder cannot be written. 2: missing packages or flags.
+    """
     try:
         nodes, edges, node_data, edge_data = _input(args)
         _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
         check.check_counts(graph)
     except (DataError, ValueError) as error:
-        return _complain(error, exitcodes.DATA)
+        return _complain(error, error.exit_code if isinstance(error, DataError) else exitcodes.DATA)
     except ModuleNotFoundError as error:
         return _complain(f"--dgl-graph needs the Python package {error.name}", exitcodes.USAGE)
     total = f"{sum(graph.num_nodes)} nodes, {sum(graph.num_edges)} edges"

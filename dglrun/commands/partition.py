@@ -17,7 +17,7 @@ from dglrun import cgroup
 from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
-from dglrun.formats import assignment
+from dglrun.formats import assignment, output_folder
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
@@ -83,14 +83,16 @@ def _add_ranks(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Partition; returns the exit code.
 
-    2: contradicting flags. 65: bad input. 69: the back end is not installed. 70: it failed. 124: the
-    deadline. Else the code of the rank that failed, 128 + n where signal n ended it.
+    2: contradicting flags. 65: bad input. 69: the back end is not installed. 70: it failed. 73: --out-dir
+    cannot be written. 124: the deadline. Else the code of the rank that failed, 128 + n where signal n
+    ended it.
     """
     try:
         backend = chosen(args)
-        if backend in IN_PROCESS:
-            return _in_process(args, backend)
-        return _by_ranks(args, backend) if backend in ON_RANKS else _by_pm_dglpart(args)
+        if backend in ON_RANKS:
+            return _by_ranks(args, backend)
+        with output_folder.reserved(args.out_dir):
+            return _in_process(args, backend) if backend in IN_PROCESS else _by_pm_dglpart(args)
     except UsageError as error:
         return _complain(error, exitcodes.USAGE)
     except (DataError, BackendMissingError, BackendFailedError) as error:

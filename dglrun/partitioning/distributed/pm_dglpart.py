@@ -12,6 +12,7 @@ from pathlib import Path
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.output_folder import HIDDEN
 from dglrun.formats.parmetis import pm_dglpart_output, to_parmetis
 from dglrun.mpi import mpirun
 from dglrun.partitioning import PROGRAM
@@ -60,7 +61,8 @@ def partition(
     mpirun.require(package=None)
     ranks = max(each for each in range(1, ranks + 1) if num_parts % each == 0)
     work.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="pm_dglpart-", dir=work))
+    # A hidden name: left in --out-dir by a killed run it is no file of the user's.
+    work = Path(tempfile.mkdtemp(prefix=f"{HIDDEN}pm_dglpart-", dir=work))
     try:
         to_parmetis.to_text(graph, work, STEM, by_degree)
         code = _run((program, STEM, str(num_parts // ranks)), ranks, work, deadline)

@@ -16,7 +16,8 @@ if len(sys.argv) != {arguments}:
     print("usage:", sys.argv[0]); sys.exit(0)
 if int(os.environ["OMPI_COMM_WORLD_RANK"]):
     sys.exit(0)
-nodes = [line.split() for line in open("graph_nodes.txt")]
+names = ["graph_nodes.txt"] if {arguments} == 3 else [line.split()[0] for line in open(sys.argv[3])]
+nodes = [line.split() for name in names for line in open(name)]
 parts = 2
 if {arguments} == 3:
     for part in range(parts):
