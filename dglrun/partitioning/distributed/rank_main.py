@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dglrun.errors import BackendFailedError, DataError
+from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
@@ -33,7 +33,11 @@ def main(argv: list[str]) -> int:
     Returns:
         0; every error ends all ranks with its exit code, the message comes from one of them.
     """
-    ranks = MpiRanks()
+    try:
+        ranks = MpiRanks()
+    except BackendMissingError as error:
+        print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
     try:
         run(ranks, _arguments(argv))
     except AgreedError as error:

@@ -268,11 +268,11 @@ def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path)
     )
     source = toy.write(tmp_path / "in", fmt="numpy")
     flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
-    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
-    program = f"{limited} runpy.run_module('dglrun.commands.dispatch_rank', run_name='__main__')"
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+    program = f"{limited} from dglrun.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
     ended = subprocess.run(
-        (sys.executable, "-c", program, *flags, "--out-dir", str(tmp_path / "out")),
+        (sys.executable, "-c", program, "dispatch", *flags, "--out-dir", str(tmp_path / "out")),
         cwd=ROOT,
         capture_output=True,
         text=True,
