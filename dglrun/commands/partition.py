@@ -214,7 +214,7 @@ def _remote(args: argparse.Namespace) -> mpirun.Remote | None:
     """The workers of DistParMETIS; None in the other modes.
 
     Raises:
-        UsageError: there is no hostfile, no agent, or no host.
+        UsageError: there is no hostfile, no agent, no host, or no such interface.
     """
     if Mode(args.mode) is not Mode.DIST_PARMETIS:
         return None
@@ -229,7 +229,10 @@ def _remote(args: argparse.Namespace) -> mpirun.Remote | None:
     if not hosts:
         raise UsageError(f"{path}: the hostfile names no worker")
     slots = -(-(args.ranks or len(hosts)) // len(hosts))
-    return mpirun.Remote(tuple(host.name for host in hosts), str(agent), args.interface, slots)
+    try:
+        return mpirun.Remote(tuple(host.name for host in hosts), str(agent), args.interface, slots)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
 
 
 def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:

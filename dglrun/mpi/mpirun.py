@@ -9,6 +9,7 @@ waits must not burn the CPU quota that another one needs.
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,8 @@ WORLD_SIZE = "DGLRUN_WORLD_SIZE"
 """Variable by which mpirun's ranks are told how many they are; what MPI says must agree."""
 RANK_ENV = {"OMP_NUM_THREADS": "1"}
 """What every rank gets: its parallelism is the ranks."""
+INTERFACE = r"^[A-Za-z0-9_.:/,@-]+$"
+"""A network interface: mpirun hands it to the agent in a line for a shell, between double quotes."""
 KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
 """glibc keeps freed blocks for the next round of an exchange instead of asking the kernel for zeroed pages
 again: a tenth of a load's CPU time, for ranks whose peak comes later, in the partitioner."""
@@ -45,12 +48,21 @@ class Remote:
         agent: Executable called as `agent <host> <command...>`, such as kubexec.sh.
         interface: Network interface of the pods, by name or CIDR.
         slots: Ranks on each host.
+
+    Raises:
+        ValueError: the interface is none.
     """
 
     hosts: tuple[str, ...]
     agent: str
     interface: str = "eth0"
     slots: int = 1
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(INTERFACE, self.interface):
+            raise ValueError(
+                f"interface: expected a name or a network such as 10.0.0.0/8, got {self.interface!r}"
+            )
 
 
 @dataclass(frozen=True)

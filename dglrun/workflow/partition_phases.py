@@ -53,7 +53,8 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     ranks = config.partition_ranks or len(hosts)
     numbers = f"{config.workspace}/partition-quality.json"
     examine = Run((*at_first, *_examine(config)), title=f"examining the chunked graph on {hosts[0].name}")
-    read = ReadQuality((*at_first, "sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi"))
+    # The path goes to the shell as an argument: the workspace is a user's word.
+    read = ReadQuality((*at_first, "sh", "-c", 'if [ -f "$1" ]; then cat "$1"; fi', "sh", numbers))
     return (
         PlanPhase(
             1,
