@@ -19,6 +19,7 @@ from dglrun.formats.chunked import check, names, read, write
 from dglrun.formats.chunked.metadata import Dialect
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
 
+AUTO, ROWS, COLUMNS = "auto", "rows", "columns"
 Tables = dict[str, dict[str, Array]]
 
 
@@ -33,6 +34,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for flag in ("node-data", "edge-data"):
         parser.add_argument(f"--{flag}", action="append", default=[], metavar="TYPE/NAME=FILE")
     parser.add_argument("--files", type=_at_least_one, default=1, help="files for each table (1)")
+    parser.add_argument(
+        "--edge-layout",
+        choices=(AUTO, ROWS, COLUMNS),
+        default=AUTO,
+        help="numpy edges: rows (edges, 2), columns (2, edges), or auto by shape; needed for (2, 2) (auto)",
+    )
     parser.add_argument("--edge-format", choices=FORMATS, default=CSV, help="of the edge files (csv)")
     parser.add_argument("--feature-format", choices=(NUMPY, PARQUET), default=NUMPY, help="(numpy)")
     parser.add_argument(
@@ -79,7 +86,7 @@ def _input(args: argparse.Namespace) -> tuple[dict[str, int], dict[str, Array], 
         return _from_dgl(args.dgl_graph)
     if not args.edges:
         raise DataError("expected --dgl-graph FILE or at least one --edges S:R:D=FILE, got neither")
-    edges = {etype: _edges(Path(path)) for etype, path in map(_pair, args.edges)}
+    edges = {etype: _edges(Path(path), args.edge_layout) for etype, path in map(_pair, args.edges)}
     node_data, edge_data = _features(args.node_data), _features(args.edge_data)
     return _node_counts(args.nodes, edges, node_data), edges, node_data, edge_data
 
@@ -98,13 +105,27 @@ def _layout(path: Path) -> str:
     return NUMPY if suffix == "npy" else suffix
 
 
-def _edges(path: Path) -> Array:
+def _is_by_columns(path: Path, shape: tuple[int, ...], layout: str) -> bool:
+    """Whether a numpy array holds the sources in one row and the destinations in the other.
+
+    Raises:
+        DataError: two edges, of which nothing says how they lie.
+    """
+    if layout == AUTO and shape == (2, 2):
+        raise DataError(
+            f"{path}: an array of shape (2, 2) may hold two edges either way: expected --edge-layout rows "
+            "(each row is an edge) or columns (a row of sources, a row of destinations)"
+        )
+    return layout == COLUMNS or (layout == AUTO and len(shape) == 2 and shape[0] == 2)
+
+
+def _edges(path: Path, layout: str) -> Array:
     """Edges as (edges, 2); numpy files are mapped, not read."""
     spec = FileSpec(_layout(path), (path,))
     if spec.format == NUMPY:
         read.row_counts(spec)
         found: Array = np.load(path, mmap_mode="r")
-        return found.T if found.ndim == 2 and found.shape[0] == 2 != found.shape[1] else found
+        return found.T if _is_by_columns(path, found.shape, layout) else found
     rows = sum(read.row_counts(spec))
     blocks = [np.stack(pair, axis=1) for pair in read.edge_blocks(spec, 0, rows)]
     return np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dglrun import open_files
 from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch import earlier_parts, features, graphbolt, node_map, write_part_config
 from dglrun.dispatch.checkpoint import Checkpoint, fingerprint, load_checkpoint, remove_stale_ranks
@@ -240,9 +241,10 @@ class Dispatch:
         return start, stop, self.edge_parts[at], self.sent[:, :, at]
 
     def _files(self, filename: str, specs: Mapping[int, list[ArraySpec]], done: frozenset[str]) -> "_Files":
+        few = len(self.owned) <= open_files.limit() // 2
         return _Files(
             {
-                part: tensor_file(self.checkpoint.part(part) / filename, specs[part], done)
+                part: tensor_file(self.checkpoint.part(part) / filename, specs[part], done, stays_open=few)
                 for part in self.owned
             }
         )
@@ -290,7 +292,7 @@ class Dispatch:
 
 
 class _Files:
-    """One open file for each owned part."""
+    """One file for each owned part."""
 
     def __init__(self, by_part: Mapping[int, ArrayFile]) -> None:
         self.by_part = by_part

@@ -96,11 +96,13 @@ class ArrayFile:
         path: The file.
         segments: Its content in order.
         finished: Arrays that an earlier run has written whole; then the file is taken up again.
+        stays_open: Whether it is open between blocks; if not, each block costs an open.
     """
 
     path: Path
     segments: Sequence[Segment]
     finished: frozenset[str] = frozenset()
+    stays_open: bool = True
     _file: BinaryIO = field(init=False, repr=False)
     _places: dict[str, tuple[int, ArraySpec]] = field(init=False, repr=False, default_factory=dict)
     _missing: dict[str, int] = field(init=False, repr=False, default_factory=dict)
@@ -118,6 +120,8 @@ class ArrayFile:
                 offset += segment.nbytes
         with _naming(self.path):
             os.truncate(self._file.fileno(), offset)
+        if not self.stays_open:
+            self._file.close()
         return self
 
     def __exit__(
@@ -143,6 +147,10 @@ class ArrayFile:
         self._missing[name] -= len(block)
 
     def _write(self, offset: int, data: memoryview) -> None:
+        if self._file.closed:
+            with self.path.open("r+b", buffering=0) as self._file:
+                self._write(offset, data)
+            return
         while len(data):
             with _naming(self.path):
                 written = os.pwrite(self._file.fileno(), data, offset)

@@ -21,13 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dglrun import open_files
 from dglrun.arrays import Ints
+from dglrun.errors import DataError
 from dglrun.formats import output_folder
 from dglrun.formats.chunked import read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 
 BLOCK_ROWS = 1 << 19
+_OTHER_FILES = 64
+"""Descriptors for all but the edge files."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,10 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
 
 def _edge_files(graph: ChunkedGraph, keep: "_Kept", paths: Sequence[Path], removed_path: Path) -> None:
     """Write the kept edges in turn to the files, and those left out."""
+    if len(paths) > open_files.limit() - _OTHER_FILES:
+        raise DataError(
+            f"{len(paths)} files: expected at most {open_files.limit() - _OTHER_FILES} (ulimit -Hn)"
+        )
     with ExitStack() as stack:
         writers, at = [stack.enter_context(_Lines(path, 2)) for path in paths], 0
         removed = stack.enter_context(_Lines(removed_path, 4))

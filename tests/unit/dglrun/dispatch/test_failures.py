@@ -286,6 +286,31 @@ def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path)
     assert not list((tmp_path / "out").glob("part*"))
 
 
+@pytest.mark.parametrize("limits", [(64, 4096), (64, 64)], ids=["soft", "hard"])
+def test_more_parts_than_open_files_are_written(tmp_path: Path, limits: tuple[int, int]) -> None:
+    """The soft limit is raised; under the hard one files are opened for each block."""
+    source = a_toy(parts=120).write(tmp_path / "in")
+    silently(options(source, "whole"))
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
+    program = (
+        f"import resource, sys; from dglrun.__main__ import main;"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); sys.exit(main(sys.argv[1:]))"
+    )
+    command = (sys.executable, "-c", program, "dispatch", *flags, "--save-orig-nids", "--save-orig-eids")
+
+    ended = subprocess.run(
+        (*command, "--out-dir", str(tmp_path / "out")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
 def test_flags_of_dgls_script_that_need_no_ssh_are_accepted(tmp_path: Path) -> None:
     """A command line written for dispatch_data.py works as it is."""
     source = a_toy(parts=2).write(tmp_path / "in")
