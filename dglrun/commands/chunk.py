@@ -9,10 +9,11 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array, dtype_name
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, names, read, write
@@ -180,11 +181,21 @@ def _from_dgl(path: Path) -> tuple[dict[str, int], dict[str, Array], Tables, Tab
     for etype in graph.canonical_etypes:
         src, dst = graph.edges(etype=etype, order="eid")
         edges[":".join(etype)] = np.stack([src.numpy(), dst.numpy()], axis=1)
-        edge_data[":".join(etype)] = {name: data.numpy() for name, data in graph.edges[etype].data.items()}
+        edge_data[":".join(etype)] = {name: _array(data) for name, data in graph.edges[etype].data.items()}
     node_data = {
-        ntype: {name: data.numpy() for name, data in graph.nodes[ntype].data.items()} for ntype in nodes
+        ntype: {name: _array(data) for name, data in graph.nodes[ntype].data.items()} for ntype in nodes
     }
     return nodes, edges, node_data, edge_data
+
+
+def _array(tensor: Any) -> Array:
+    """A tensor as an array; bfloat16, which numpy lacks, by its bytes."""
+    import torch  # noqa: PLC0415 - comes with dgl
+
+    if tensor.dtype is torch.bfloat16:
+        return np.ascontiguousarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
+    found: Array = tensor.numpy()
+    return found
 
 
 def _refuse(
@@ -207,7 +218,7 @@ def _refuse(
         for feature, values in features.items():
             if len(values) != sizes[kind]:
                 raise DataError(f"{kind}/{feature}: expected {sizes[kind]} rows, got {len(values)}")
-            if values.dtype.name not in FEATURE_DTYPES:
+            if dtype_name(values.dtype) not in FEATURE_DTYPES:
                 raise DataError(f"{kind}/{feature}: DGL cannot hold {values.dtype}")
 
 

@@ -15,7 +15,7 @@ import dgl
 import numpy as np
 import torch as th
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array, dtype_name
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, write_part_config
 from dglrun.errors import DataError
@@ -172,10 +172,12 @@ def _tensor(spec: FileSpec, rows: int) -> Any:
     for block in read.feature_blocks(spec, 0, rows):
         found[at : at + len(block)] = block
         at += len(block)
+    if found.dtype == BFLOAT16:
+        return th.from_numpy(found.view("<i2")).view(th.bfloat16)
     try:
         return th.from_numpy(found)
     except TypeError as error:
-        raise DataError(f"{spec.paths[0]}: torch has no dtype for {info.dtype}") from error
+        raise DataError(f"{spec.paths[0]}: torch has no dtype for {dtype_name(info.dtype)}") from error
 
 
 def _name_backend(config: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array
 from dglrun.formats import output_folder
 from dglrun.formats.chunked import metadata, npyfile, table
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
@@ -63,12 +63,13 @@ def _blocks(rows: Array, block: int = BLOCK_ROWS) -> Iterable[Array]:
 
 
 def feature_file(path: Path, layout: str, rows: Array) -> None:
-    """Write a feature's rows, shape (rows, ...), as one numpy or parquet file.
+    """Write a feature's rows, shape (rows, ...), as one numpy or parquet file; bfloat16 as uint16.
 
     parquet holds one column, of lists where a row has several values, and the whole shape in the schema
     metadata, by which DGL's reader and ours give back the same array. A column for each value would cost
     every reader a page of each.
     """
+    rows = rows.view("<u2") if rows.dtype == BFLOAT16 else rows
     if layout == NUMPY:
         npyfile.write(path, rows.dtype, rows.shape, _blocks(rows))
         return
@@ -206,4 +207,4 @@ def _feature_table(folder: Path, at: int, name: str, rows: Array, layout: str, f
         path = folder.absolute() / f"{at}-{name}-{number}.{SUFFIX[layout]}"
         feature_file(path, layout, rows[start:end])
         paths.append(path)
-    return FileSpec(layout, tuple(paths))
+    return FileSpec(layout, tuple(paths), dtype="bfloat16" if rows.dtype == BFLOAT16 else None)

@@ -11,12 +11,14 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array
 from dglrun.errors import DataError
 
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _CPU = (1, 0)
 _KINDS = {"i": 0, "u": 1, "f": 2, "b": 1}
+_BFLOAT = 4
+"""Type codes of DLPack, of which this one has no kind in numpy."""
 _LETTERS = {0: "i", 1: "u", 2: "f"}
 _STORED = frozenset({"i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "b1"})
 
@@ -45,7 +47,8 @@ class ArraySpec:
 
     def header(self) -> bytes:
         """The header that stands before the values; bool is stored as uint8, as DGL does."""
-        code, bits = _KINDS[self.dtype.kind], self.dtype.itemsize * 8
+        code = _BFLOAT if self.dtype == BFLOAT16 else _KINDS[self.dtype.kind]
+        bits = self.dtype.itemsize * 8
         fixed = struct.pack("<QQiiiBBH", ARRAY_MAGIC, 0, *_CPU, len(self.shape), code, bits, 1)
         return fixed + struct.pack(f"<{len(self.shape)}qq", *self.shape, self.nbytes)
 
@@ -218,6 +221,8 @@ class Cursor:
         return {name: self.array(name) for name in (self.text() for _ in range(count))}
 
     def _dtype(self, code: int, bits: int, lanes: int) -> np.dtype[Any]:
+        if (code, bits, lanes) == (_BFLOAT, 16, 1):
+            return BFLOAT16
         if code not in _LETTERS or bits % 8 or lanes != 1:
             raise FormatError(f"{self.path}: unknown value type ({code}, {bits}, {lanes})")
         return np.dtype(f"<{_LETTERS[code]}{bits // 8}")
