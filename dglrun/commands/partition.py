@@ -7,6 +7,7 @@ default and never runs another back end than the one it names.
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -254,6 +255,8 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     check.check_counts(graph)
     work = args.work_dir or args.out_dir
+    for left in args.out_dir.glob(f"{pm_dglpart.PREFIX}*"):  # of a killed run: this one holds the folder
+        shutil.rmtree(left, ignore_errors=True)
     ranks = args.ranks or max(1, int(cgroup.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     _say_what_pm_dglpart_ignores(args)

@@ -46,6 +46,13 @@ def refuse_overwriting(out_dir: Path, names: Iterable[str], parts: int) -> None:
         )
 
 
+def owned(out_dir: Path) -> Iterator[Path]:
+    """The JSON files that describe parts, and the files of these parts, relative to the folder."""
+    yield from (Path(path.name) for path in write_part_config.descriptions(out_dir))
+    for folder in sorted(_folders(out_dir)):
+        yield from (Path(folder, name) for name in _FILES)
+
+
 def put_aside(out_dir: Path) -> None:
     """Take every JSON that describes parts, of whatever graph, out of the readers' sight."""
     for path in write_part_config.descriptions(out_dir):

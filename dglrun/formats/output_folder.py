@@ -83,20 +83,24 @@ def reserved(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(folder: Path, owned: Owned, last: Sequence[str]) -> Iterator[Path]:
+def replacing(
+    folder: Path, owned: Owned, last: Sequence[str], *, among_others: bool = False
+) -> Iterator[Path]:
     """Give an empty folder to fill; at a good end its files replace the earlier run's, else they go.
 
     Args:
         folder: The target; made if absent.
         owned: The earlier run's files, asked for under the lock.
         last: Names of the metadata, without which no reader takes the folder: removed first, moved last.
+        among_others: Whether a folder in which all is somebody else's is taken, too.
 
     Raises:
         OutputError: another run is writing, or the target holds files that are not ours.
     """
     with locked(folder):
         recover(folder)
-        refuse_strangers(folder)
+        if not among_others:
+            refuse_strangers(folder)
         old = set(owned(folder))
         refuse_overwriting(folder, map(Path, last), old)
         new = draft_of(folder)
@@ -249,7 +253,10 @@ def _prepare_swap(folder: Path, old: set[Path], last: Sequence[str]) -> None:
     new = draft_of(folder)
     names = {path.relative_to(new) for path in new.rglob("*") if not path.is_dir()}
     refuse_overwriting(folder, sorted(names), old)
-    journal = {"remove": sorted(map(str, old - names)), "last": list(last)}
+    gone = sorted(
+        old - names, key=lambda name: (len(name.parts), name)
+    )  # what describes others is at the top
+    journal = {"remove": [str(name) for name in gone], "last": list(last)}
     draft = folder / WORK / f"{_JOURNAL}.draft"
     draft.write_text(json.dumps(journal))
     draft.replace(folder / WORK / _JOURNAL)
