@@ -78,7 +78,7 @@ def reserved(folder: Path) -> Iterator[None]:
         OutputError: another run holds it, or it has files and none of them is output of dglrun.
     """
     with locked(folder):
-        refuse_strangers(folder)
+        refuse_foreign_files(folder)
         yield
 
 
@@ -100,7 +100,7 @@ def replacing(
     with locked(folder):
         recover(folder)
         if not among_others:
-            refuse_strangers(folder)
+            refuse_foreign_files(folder)
         old = set(owned(folder))
         refuse_overwriting(folder, map(Path, last), old)
         new = draft_of(folder)
@@ -160,12 +160,16 @@ def _acquire_file(path: Path) -> int:
     file's bytes, which a folder's descriptor cannot carry.
     """
     for _ in range(_ATTEMPTS):
-        with contextlib.suppress(FileNotFoundError):  # the folder went with the run before
+        try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-            if _lock(handle, path) and _is_current(handle, path):
-                return handle
-            os.close(handle)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError as error:
+            if path.name != LOCK:
+                raise FileNotFoundError(error.errno, error.strerror, str(_target(path))) from None
+            path.parent.mkdir(parents=True, exist_ok=True)  # it went with the run before
+            continue
+        if _lock(handle, path) and _is_current(handle, path):
+            return handle
+        os.close(handle)
     raise OutputError(f"{path}: the lock could not be taken")
 
 
@@ -198,7 +202,7 @@ def _is_current(handle: int, path: Path) -> bool:
 # --- what is there
 
 
-def refuse_strangers(folder: Path) -> None:
+def refuse_foreign_files(folder: Path) -> None:
     """Refuse a folder in which all is somebody else's; hidden files and mkfs's lost+found do not count.
 
     Raises:
@@ -234,14 +238,12 @@ def refuse_overwriting(folder: Path, names: Iterable[Path], old: set[Path]) -> N
         OutputError: names the file.
     """
     for name in names:
-        stranger = next(
-            (p for p in name.parents if (folder / p).exists() and not (folder / p).is_dir()), None
-        )
-        if stranger is None and os.path.lexists(folder / name) and name not in old:
-            stranger = name
-        if stranger is not None:
+        foreign = next((p for p in name.parents if (folder / p).exists() and not (folder / p).is_dir()), None)
+        if foreign is None and os.path.lexists(folder / name) and name not in old:
+            foreign = name
+        if foreign is not None:
             raise OutputError(
-                f"{folder / stranger}: exists and is not of an earlier run of this command; "
+                f"{folder / foreign}: exists and is not of an earlier run of this command; "
                 "move it away or name another folder"
             )
 

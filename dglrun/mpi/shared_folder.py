@@ -58,7 +58,7 @@ def reserved(ranks: Ranks, folder: Path) -> Iterator[Members]:
     """
     with locked(ranks, folder) as members:
         is_first = ranks.rank == members.first
-        run_on_all_ranks(ranks, lambda: output_folder.refuse_strangers(folder) if is_first else None)
+        run_on_all_ranks(ranks, lambda: output_folder.refuse_foreign_files(folder) if is_first else None)
         yield members
 
 

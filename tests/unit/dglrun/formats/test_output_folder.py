@@ -204,6 +204,17 @@ def test_a_full_disk_leaves_the_older_report(tmp_path: Path, form: str) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_report_into_a_folder_that_is_not_there_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the file that was asked for, and makes no folder."""
+    code = run_command(report, "report", a_partition(tmp_path), "--json", str(tmp_path / "none/report.json"))
+
+    assert code == exitcodes.IO
+    assert f"No such file or directory: '{tmp_path}/none/report.json'" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_two_reports_into_one_file_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second is told who is in its way."""
     config = a_partition(tmp_path)
