@@ -10,6 +10,25 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""torch's bfloat16, which numpy lacks: a record of its two bytes, so that nothing takes it for integers."""
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype in metadata and messages."""
+    return "bfloat16" if dtype == BFLOAT16 else dtype.name
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The dtype of a name."""
+    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
+def is_nonzero(values: Array) -> NDArray[np.bool_]:
+    """Which values are not 0, of any dtype; the sign of a zero does not count."""
+    found: NDArray[np.bool_] = ((values.view("<u2") & 0x7FFF) if values.dtype == BFLOAT16 else values) != 0
+    return found
+
 
 @dataclass(frozen=True)
 class Groups:

@@ -9,16 +9,18 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array, dtype_name
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, names, read, write
 from dglrun.formats.chunked.metadata import Dialect
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
 
+AUTO, ROWS, COLUMNS = "auto", "rows", "columns"
 Tables = dict[str, dict[str, Array]]
 
 
@@ -33,6 +35,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for flag in ("node-data", "edge-data"):
         parser.add_argument(f"--{flag}", action="append", default=[], metavar="TYPE/NAME=FILE")
     parser.add_argument("--files", type=_at_least_one, default=1, help="files for each table (1)")
+    parser.add_argument(
+        "--edge-layout",
+        choices=(AUTO, ROWS, COLUMNS),
+        default=AUTO,
+        help="numpy edges: rows (edges, 2), columns (2, edges), or auto by shape; needed for (2, 2) (auto)",
+    )
     parser.add_argument("--edge-format", choices=FORMATS, default=CSV, help="of the edge files (csv)")
     parser.add_argument("--feature-format", choices=(NUMPY, PARQUET), default=NUMPY, help="(numpy)")
     parser.add_argument(
@@ -47,7 +55,10 @@ def _at_least_one(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the chunked graph; returns the exit code: 65 for bad input, 2 for missing packages or flags."""
+    """Make the chunked graph; returns the exit code.
+
+    65: bad input. 73: the output folder cannot be written. 2: missing packages or flags.
+    """
     try:
         nodes, edges, node_data, edge_data = _input(args)
         _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
@@ -58,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
         check.check_counts(graph)
     except (DataError, ValueError) as error:
-        return _complain(error, exitcodes.DATA)
+        return _complain(error, error.exit_code if isinstance(error, DataError) else exitcodes.DATA)
     except ModuleNotFoundError as error:
         return _complain(f"--dgl-graph needs the Python package {error.name}", exitcodes.USAGE)
     total = f"{sum(graph.num_nodes)} nodes, {sum(graph.num_edges)} edges"
@@ -76,7 +87,7 @@ def _input(args: argparse.Namespace) -> tuple[dict[str, int], dict[str, Array], 
         return _from_dgl(args.dgl_graph)
     if not args.edges:
         raise DataError("expected --dgl-graph FILE or at least one --edges S:R:D=FILE, got neither")
-    edges = {etype: _edges(Path(path)) for etype, path in map(_pair, args.edges)}
+    edges = {etype: _edges(Path(path), args.edge_layout) for etype, path in map(_pair, args.edges)}
     node_data, edge_data = _features(args.node_data), _features(args.edge_data)
     return _node_counts(args.nodes, edges, node_data), edges, node_data, edge_data
 
@@ -95,13 +106,27 @@ def _layout(path: Path) -> str:
     return NUMPY if suffix == "npy" else suffix
 
 
-def _edges(path: Path) -> Array:
+def _is_by_columns(path: Path, shape: tuple[int, ...], layout: str) -> bool:
+    """Whether a numpy array holds the sources in one row and the destinations in the other.
+
+    Raises:
+        DataError: two edges, of which nothing says how they lie.
+    """
+    if layout == AUTO and shape == (2, 2):
+        raise DataError(
+            f"{path}: an array of shape (2, 2) may hold two edges either way: expected --edge-layout rows "
+            "(each row is an edge) or columns (a row of sources, a row of destinations)"
+        )
+    return layout == COLUMNS or (layout == AUTO and len(shape) == 2 and shape[0] == 2)
+
+
+def _edges(path: Path, layout: str) -> Array:
     """Edges as (edges, 2); numpy files are mapped, not read."""
     spec = FileSpec(_layout(path), (path,))
     if spec.format == NUMPY:
         read.row_counts(spec)
         found: Array = np.load(path, mmap_mode="r")
-        return found.T if found.ndim == 2 and found.shape[0] == 2 != found.shape[1] else found
+        return found.T if _is_by_columns(path, found.shape, layout) else found
     rows = sum(read.row_counts(spec))
     blocks = [np.stack(pair, axis=1) for pair in read.edge_blocks(spec, 0, rows)]
     return np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64)
@@ -156,11 +181,21 @@ def _from_dgl(path: Path) -> tuple[dict[str, int], dict[str, Array], Tables, Tab
     for etype in graph.canonical_etypes:
         src, dst = graph.edges(etype=etype, order="eid")
         edges[":".join(etype)] = np.stack([src.numpy(), dst.numpy()], axis=1)
-        edge_data[":".join(etype)] = {name: data.numpy() for name, data in graph.edges[etype].data.items()}
+        edge_data[":".join(etype)] = {name: _array(data) for name, data in graph.edges[etype].data.items()}
     node_data = {
-        ntype: {name: data.numpy() for name, data in graph.nodes[ntype].data.items()} for ntype in nodes
+        ntype: {name: _array(data) for name, data in graph.nodes[ntype].data.items()} for ntype in nodes
     }
     return nodes, edges, node_data, edge_data
+
+
+def _array(tensor: Any) -> Array:
+    """A tensor as an array; bfloat16, which numpy lacks, by its bytes."""
+    import torch  # noqa: PLC0415 - comes with dgl
+
+    if tensor.dtype is torch.bfloat16:
+        return np.ascontiguousarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
+    found: Array = tensor.numpy()
+    return found
 
 
 def _refuse(
@@ -183,7 +218,7 @@ def _refuse(
         for feature, values in features.items():
             if len(values) != sizes[kind]:
                 raise DataError(f"{kind}/{feature}: expected {sizes[kind]} rows, got {len(values)}")
-            if values.dtype.name not in FEATURE_DTYPES:
+            if dtype_name(values.dtype) not in FEATURE_DTYPES:
                 raise DataError(f"{kind}/{feature}: DGL cannot hold {values.dtype}")
 
 

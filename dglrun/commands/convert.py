@@ -54,12 +54,12 @@ def _add_graph(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert; returns the exit code: 65 for bad input."""
+    """Convert; returns the exit code: 65 for bad input, 73 for an output folder that cannot be written."""
     try:
         print(f"dglrun convert: {_WAYS[args.way](args)}")
     except (DataError, ValueError) as error:
         print(f"dglrun convert: {error}", file=sys.stderr)
-        return exitcodes.DATA
+        return error.exit_code if isinstance(error, DataError) else exitcodes.DATA
     return exitcodes.OK
 
 

@@ -15,10 +15,11 @@ import dgl
 import numpy as np
 import torch as th
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array, dtype_name
 from dglrun.contract import exitcodes
-from dglrun.dispatch import graphbolt, write_part_config
+from dglrun.dispatch import earlier_parts, graphbolt, write_part_config
 from dglrun.errors import DataError
+from dglrun.formats import output_folder
 from dglrun.formats.chunked import check, read
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.formats.chunked.table import FileSpec
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
         run(args)
     except DataError as error:
         print(f"dglrun: {error}", file=sys.stderr, flush=True)
-        return exitcodes.DATA
+        return error.exit_code
     return exitcodes.OK
 
 
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
     """Partition.
 
     Raises:
-        DataError: the chunked graph is bad, or cannot be cut into so many parts.
+        DataError: the chunked graph is bad, or cannot be cut into so many parts; or the folder cannot be
+            written.
     """
     start = time.monotonic()
     source = ChunkedGraph.load(args.in_dir, FILENAME)
@@ -62,11 +64,13 @@ def run(args: argparse.Namespace) -> None:
     )
     dgl.seed(args.seed)
     np.random.seed(args.seed)
-    mapping = _partition(args, source, graph, balance)
-    config = args.out_dir / f"{source.name}.json"
-    _name_backend(config)
-    for kind, found in zip("ne", mapping, strict=True):
-        save_mapping(load_folder(config), kind, found)
+    name = f"{source.name}.json"
+    # Beside the parts a job's script may keep data of its own.
+    with output_folder.replacing(args.out_dir, earlier_parts.owned, (name,), among_others=True) as draft:
+        mapping = _partition(args, draft, source, graph, balance)
+        _name_backend(draft / name)
+        for kind, found in zip("ne", mapping, strict=True):
+            save_mapping(load_folder(draft / name), kind, found)
 
 
 def load(source: ChunkedGraph) -> Any:
@@ -127,13 +131,13 @@ def _by_name(mapping: Any, names: Iterable[str]) -> Mapping[str, Any]:
     return {name if isinstance(name, str) else ":".join(name): rows for name, rows in mapping.items()}
 
 
-def _partition(args: argparse.Namespace, source: ChunkedGraph, graph: Any, balance: Any) -> Any:
+def _partition(args: argparse.Namespace, out: Path, source: ChunkedGraph, graph: Any, balance: Any) -> Any:
     try:
         return dgl.distributed.partition_graph(
             graph,
             source.name,
             args.num_parts,
-            str(args.out_dir),
+            str(out),
             part_method=args.method,
             balance_ntypes=balance,
             balance_edges=args.balance_edges,
@@ -172,10 +176,12 @@ def _tensor(spec: FileSpec, rows: int) -> Any:
     for block in read.feature_blocks(spec, 0, rows):
         found[at : at + len(block)] = block
         at += len(block)
+    if found.dtype == BFLOAT16:
+        return th.from_numpy(found.view("<i2")).view(th.bfloat16)
     try:
         return th.from_numpy(found)
     except TypeError as error:
-        raise DataError(f"{spec.paths[0]}: torch has no dtype for {info.dtype}") from error
+        raise DataError(f"{spec.paths[0]}: torch has no dtype for {dtype_name(info.dtype)}") from error
 
 
 def _name_backend(config: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, pipeline, source
-from dglrun.errors import DataError
+from dglrun.errors import BackendMissingError, DataError
 from dglrun.formats.dgl import graphs
 from dglrun.mpi import mpirun
-from dglrun.mpi.collectives import AgreedError, MpiRanks, Ranks, connect, world_size
+from dglrun.mpi.collectives import AgreedError, MpiRanks, Ranks, connect, is_started_by_mpirun
 
 _DAY = 86400
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
@@ -71,14 +71,23 @@ def _formats(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one rank, or start several; returns the exit code."""
+def run(args: argparse.Namespace, is_rank: bool = False) -> int:
+    """Run one rank, or start several; returns the exit code.
+
+    Args:
+        args: The flags.
+        is_rank: Whether mpirun starts this program; then MPI is asked for the number of ranks.
+    """
     if args.use_graphbolt and (reason := graphbolt.lacking()):
         _complain(reason)
         return exitcodes.USAGE
-    if args.ranks > 1 and world_size() == 1:
+    if args.ranks > 1 and not is_started_by_mpirun():
         return _start(args)
-    ranks = connect(args.process_group_timeout)
+    try:
+        ranks = connect(args.process_group_timeout, is_rank)
+    except BackendMissingError as error:
+        _complain(str(error))
+        return error.exit_code
     return _guard(ranks, lambda: _dispatch(args, ranks))
 
 

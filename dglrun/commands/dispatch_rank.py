@@ -10,7 +10,7 @@ def main(argv: list[str]) -> int:
     """Parse the flags of `dglrun dispatch` and run."""
     parser = argparse.ArgumentParser(prog="dglrun dispatch")
     dispatch.add_flags(parser)
-    return dispatch.run(parser.parse_args(argv))
+    return dispatch.run(parser.parse_args(argv), is_rank=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ default and never runs another back end than the one it names.
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -17,7 +18,7 @@ from dglrun import cgroup
 from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
-from dglrun.formats import assignment
+from dglrun.formats import assignment, output_folder
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
@@ -83,14 +84,16 @@ def _add_ranks(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Partition; returns the exit code.
 
-    2: contradicting flags. 65: bad input. 69: the back end is not installed. 70: it failed. 124: the
-    deadline. Else the code of the rank that failed, 128 + n where signal n ended it.
+    2: contradicting flags. 65: bad input. 69: the back end is not installed. 70: it failed. 73: --out-dir
+    cannot be written. 124: the deadline. Else the code of the rank that failed, 128 + n where signal n
+    ended it.
     """
     try:
         backend = chosen(args)
-        if backend in IN_PROCESS:
-            return _in_process(args, backend)
-        return _by_ranks(args, backend) if backend in ON_RANKS else _by_pm_dglpart(args)
+        if backend in ON_RANKS:
+            return _by_ranks(args, backend)
+        with output_folder.reserved(args.out_dir):
+            return _in_process(args, backend) if backend in IN_PROCESS else _by_pm_dglpart(args)
     except UsageError as error:
         return _complain(error, exitcodes.USAGE)
     except (DataError, BackendMissingError, BackendFailedError) as error:
@@ -212,7 +215,7 @@ def _remote(args: argparse.Namespace) -> mpirun.Remote | None:
     """The workers of DistParMETIS; None in the other modes.
 
     Raises:
-        UsageError: there is no hostfile, no agent, or no host.
+        UsageError: there is no hostfile, no agent, no host, or no such interface.
     """
     if Mode(args.mode) is not Mode.DIST_PARMETIS:
         return None
@@ -227,7 +230,10 @@ def _remote(args: argparse.Namespace) -> mpirun.Remote | None:
     if not hosts:
         raise UsageError(f"{path}: the hostfile names no worker")
     slots = -(-(args.ranks or len(hosts)) // len(hosts))
-    return mpirun.Remote(tuple(host.name for host in hosts), str(agent), args.interface, slots)
+    try:
+        return mpirun.Remote(tuple(host.name for host in hosts), str(agent), args.interface, slots)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
 
 
 def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
@@ -249,6 +255,8 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     check.check_counts(graph)
     work = args.work_dir or args.out_dir
+    for left in args.out_dir.glob(f"{pm_dglpart.PREFIX}*"):  # of a killed run: this one holds the folder
+        shutil.rmtree(left, ignore_errors=True)
     ranks = args.ranks or max(1, int(cgroup.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     _say_what_pm_dglpart_ignores(args)

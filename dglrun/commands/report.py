@@ -8,6 +8,7 @@ from pathlib import Path
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.dgl.folder import load_folder
+from dglrun.formats.output_folder import replacing_file
 from dglrun.report import charts, table
 from dglrun.report.measure import Quality, measure, status
 
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return _write(quality, args)
     except DataError as error:
         print(f"dglrun report: {error}", file=sys.stderr)
-        return exitcodes.DATA
+        return error.exit_code
     except OSError as error:
         print(f"dglrun report: {error}", file=sys.stderr)
         return exitcodes.IO
@@ -38,12 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(quality: Quality, args: argparse.Namespace) -> int:
     if args.json is not None:
-        args.json.write_text(json.dumps(status(quality), indent=1) + "\n")
+        with replacing_file(args.json) as draft:
+            draft.write_text(json.dumps(status(quality), indent=1) + "\n")
     if args.html is not None:
-        charts.write_html(quality, args.html)
+        with replacing_file(args.html) as draft:
+            charts.write_html(quality, draft)
     if args.png is not None:
         try:
-            charts.write_png(quality, args.png)
+            with replacing_file(args.png) as draft:
+                charts.write_png(quality, draft)
         except ImportError:
             print("dglrun report: --png needs matplotlib; --html needs nothing", file=sys.stderr)
             return exitcodes.USAGE

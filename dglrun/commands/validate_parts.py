@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun.contract import env, exitcodes
-from dglrun.errors import DataError
+from dglrun.errors import BackendMissingError, DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks
@@ -37,7 +37,11 @@ def main(argv: list[str]) -> int:
         0; 65 on every rank when any part does not hold, with the words of the first such rank.
     """
     args = _arguments(argv)
-    ranks = connect(args.timeout)
+    try:
+        ranks = connect(args.timeout)
+    except BackendMissingError as error:
+        print(f"dglrun: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
     try:
         run(args, ranks)
     except DataError as error:

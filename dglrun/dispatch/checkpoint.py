@@ -7,12 +7,14 @@ and the input that they belong to; a run on other input, other flags or other ra
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PREFIX = ".dglrun-dispatch-"
+from dglrun.formats.output_folder import HIDDEN
+
+_PREFIX = f"{HIDDEN}dispatch-"
 _STATE = "state.json"
 
 
@@ -57,13 +59,14 @@ class Checkpoint:
         self._save()
 
     def publish(self, out_dir: Path, parts: Iterable[int]) -> None:
-        """Move the parts into place; parts of an earlier dispatch are replaced."""
+        """Move the parts into place, into folders from which the earlier ones' files have gone."""
         for part in parts:
-            target, old = out_dir / f"part{part}", self.folder / f"old{part}"
-            shutil.rmtree(old, ignore_errors=True)
-            if target.exists():
-                target.rename(old)
-            self.part(part).rename(target)
+            target = out_dir / f"part{part}"
+            if not target.exists():
+                self.part(part).rename(target)
+                continue
+            for path in self.part(part).iterdir():  # files of the user's are in it
+                path.replace(target / path.name)
 
     def remove(self) -> None:
         """Drop the folder."""
@@ -86,12 +89,17 @@ def load_checkpoint(out_dir: Path, rank: int, fingerprint: str) -> Checkpoint:
     return Checkpoint(folder, fingerprint, _finished(folder, fingerprint))
 
 
-def remove_stale_ranks(out_dir: Path, size: int) -> None:
-    """Remove what a run with more ranks left in a shared output folder."""
+def remove_stale_ranks(out_dir: Path, ranks: Container[int]) -> None:
+    """Remove what an earlier run left for other ranks than those that write this folder now."""
     for folder in out_dir.glob(f"{_PREFIX}*"):
         rank = folder.name.removeprefix(_PREFIX)
-        if rank.isdigit() and int(rank) >= size:
+        if rank.isdigit() and int(rank) not in ranks:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_unfinished(out_dir: Path) -> bool:
+    """Whether an earlier run was ended before it had removed its hidden folders."""
+    return any(out_dir.glob(f"{_PREFIX}*"))
 
 
 def _finished(folder: Path, fingerprint: str) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dglrun import open_files
 from dglrun.arrays import Array, Ints, share
-from dglrun.dispatch import features, graphbolt, node_map, write_part_config
+from dglrun.dispatch import earlier_parts, features, graphbolt, node_map, write_part_config
 from dglrun.dispatch.checkpoint import Checkpoint, fingerprint, load_checkpoint, remove_stale_ranks
 from dglrun.dispatch.edges import EdgeReader, Edges
 from dglrun.dispatch.node_map import Nodes
@@ -23,7 +24,9 @@ from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
+from dglrun.mpi import shared_folder
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
+from dglrun.mpi.shared_folder import Members
 
 _GRAPH, _NIDS, _BOLT = "graph", "orig_nids", "graphbolt"
 
@@ -40,15 +43,17 @@ def dispatch(options: Options, ranks: Ranks, say: Callable[[str], None]) -> None
         say: Takes a line of progress for people.
 
     Raises:
-        DataError: the input is bad; the same error on every rank.
+        DataError: the input is bad, or the folder cannot be written; the same error on every rank.
     """
     started = time.monotonic()
     source = load_source(options, ranks)
     say(f"{source.graph.name}: {source.meta.num_parts} parts on {ranks.size} ranks")
     nodes = node_map.read_nodes(source.graph, options.partitions_dir, source.meta.num_parts, ranks)
     say("assignment read")
-    saved = load_checkpoint(options.out_dir, ranks.rank, _fingerprint(options, source.graph, ranks))
-    Dispatch(options, source, nodes, saved, ranks, say).run()
+    stamp = _fingerprint(options, source.graph, ranks)
+    with shared_folder.locked(ranks, options.out_dir) as members:
+        saved = load_checkpoint(options.out_dir, ranks.rank, stamp)
+        Dispatch(options, source, nodes, saved, ranks, members, say).run()
     say(f"done in {time.monotonic() - started:.1f} s")
 
 
@@ -71,6 +76,7 @@ class Dispatch:
         nodes: The assignment as this rank knows it.
         saved: What an earlier run on the same input has finished.
         ranks: The processes.
+        members: Those that write the same folder.
         say: Takes a line of progress for people.
 
     Attributes:
@@ -85,6 +91,7 @@ class Dispatch:
         nodes: Nodes,
         saved: Checkpoint,
         ranks: Ranks,
+        members: Members,
         say: Callable[[str], None],
     ) -> None:
         self.options = options
@@ -93,6 +100,7 @@ class Dispatch:
         self.nodes = nodes
         self.checkpoint = saved
         self.ranks = ranks
+        self.members = members
         self.say = say
         self.owners = Owners(source.meta.num_parts, ranks.size)
         self.owned = self.owners.owned(ranks.rank)
@@ -102,6 +110,7 @@ class Dispatch:
 
     def run(self) -> None:
         """Do what is not finished, then publish; collective."""
+        self._once(self._refuse_overwriting)
         common = self._finished_everywhere()
         edges = None if _GRAPH in common else self._read_edges()
         self._begin(common)
@@ -121,9 +130,7 @@ class Dispatch:
         """The first moment at which anything is written."""
         if finished:
             self.say(f"resumed: finished before: {', '.join(finished)}")
-        self.options.out_dir.mkdir(parents=True, exist_ok=True)
-        if self.ranks.rank == 0:
-            remove_stale_ranks(self.options.out_dir, self.ranks.size)
+        self._once(lambda: remove_stale_ranks(self.options.out_dir, self.members.ranks))
         self.checkpoint.begin(finished)
         for part in self.owned:
             self.checkpoint.part(part).mkdir(exist_ok=True)
@@ -234,9 +241,10 @@ class Dispatch:
         return start, stop, self.edge_parts[at], self.sent[:, :, at]
 
     def _files(self, filename: str, specs: Mapping[int, list[ArraySpec]], done: frozenset[str]) -> "_Files":
+        few = len(self.owned) <= open_files.limit() // 2
         return _Files(
             {
-                part: tensor_file(self.checkpoint.part(part) / filename, specs[part], done)
+                part: tensor_file(self.checkpoint.part(part) / filename, specs[part], done, stays_open=few)
                 for part in self.owned
             }
         )
@@ -253,26 +261,38 @@ class Dispatch:
     def _publish(self) -> None:
         """All parts appear, then the JSON; a JSON in the folder always belongs to whole parts."""
         self.ranks.gather("all parts are whole")
-        names = write_part_config.filenames(self.graph.name)
-        for path in write_part_config.descriptions(self.options.out_dir):
-            path.unlink(missing_ok=True)
-        for name in names:
-            (self.options.out_dir / name).unlink(missing_ok=True)
-        self.ranks.gather("no JSON is left")
+        self._once(self._remove_earlier)
         self.checkpoint.publish(self.options.out_dir, self.owned)
         self.ranks.gather("all parts are in place")
+        self._once(self._describe)
+        self.checkpoint.remove()
+
+    def _once(self, work: Callable[[], None]) -> None:
+        """Let the first of the ranks that share a folder do it, then all go on; collective."""
+        is_first = self.ranks.rank == self.members.first
+        run_on_all_ranks(self.ranks, lambda: work() if is_first else None)
+
+    def _refuse_overwriting(self) -> None:
+        names = write_part_config.filenames(self.graph.name)
+        earlier_parts.refuse_overwriting(self.options.out_dir, names, self.owners.parts)
+
+    def _remove_earlier(self) -> None:
+        earlier_parts.put_aside(self.options.out_dir)
+        earlier_parts.remove(self.options.out_dir, self.owners.parts)
+
+    def _describe(self) -> None:
         described = write_part_config.partition_json(
             self.graph, self.nodes.ranges, Ranges(self.sent.sum(axis=0)), self.source.meta
         )
         if self.options.use_graphbolt:
             described = write_part_config.with_graphbolt(described)
-        for name in names:
-            write_part_config.write_json(self.options.out_dir / name, described, self.ranks.rank)
-        self.checkpoint.remove()
+        for name in write_part_config.filenames(self.graph.name):
+            write_part_config.write_json(self.options.out_dir / name, described)
+        earlier_parts.forget(self.options.out_dir)
 
 
 class _Files:
-    """One open file for each owned part."""
+    """One file for each owned part."""
 
     def __init__(self, by_part: Mapping[int, ArrayFile]) -> None:
         self.by_part = by_part

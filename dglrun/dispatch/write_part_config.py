@@ -9,6 +9,7 @@ from dglrun.formats.assignment import AssignmentMeta
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl import part_config
 from dglrun.formats.dgl.partition_book import Ranges
+from dglrun.formats.output_folder import replacing_file
 
 DISPATCH_NAME = "metadata.json"
 """The name that DGL's own dispatch gives to the JSON."""
@@ -58,13 +59,13 @@ def _part_files(part: int) -> dict[str, str]:
     }
 
 
-def write_json(path: Path, described: dict[str, Any], rank: int = 0) -> None:
-    """Write the JSON whole; ranks that share the folder write the same bytes under their own draft."""
-    draft = path.with_name(f".{path.name}.{rank}")
-    draft.write_text(json.dumps(described, indent=4) + "\n")
-    draft.replace(path)
+def write_json(path: Path, described: dict[str, Any]) -> None:
+    """Write the JSON whole or not at all."""
+    with replacing_file(path) as draft:
+        draft.write_text(json.dumps(described, indent=4) + "\n")
 
 
 def descriptions(folder: Path) -> list[Path]:
     """The JSON files of a folder that describe parts; an earlier graph's would name parts of another."""
-    return [path for path in sorted(folder.glob("*.json")) if part_config.describes_parts(path)]
+    visible = (path for path in sorted(folder.glob("*.json")) if not path.name.startswith("."))
+    return [path for path in visible if part_config.describes_parts(path)]

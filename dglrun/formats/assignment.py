@@ -5,9 +5,10 @@ They appear under their names only when all of them are whole, partition_meta.js
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dglrun.errors import DataError
 from dglrun.formats import assignment_shares
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.output_folder import read_object, replacing
 
 Parts = npt.NDArray[np.uint16]
 
@@ -62,34 +64,33 @@ def lines(parts: Array, num_parts: int) -> bytes:
 
 
 @contextmanager
-def publishing(folder: Path, ntypes: Iterable[str], meta: AssignmentMeta) -> Iterator[dict[str, Path]]:
+def publishing(folder: Path, ntypes: Sequence[str], meta: AssignmentMeta) -> Iterator[dict[str, Path]]:
     """Give the drafts to write for each node type; at a good end they get their names, else they go.
 
     Args:
         folder: The assignment's folder; made if absent. An older assignment in it is replaced.
         ntypes: Node types.
         meta: Written last.
+
+    Raises:
+        OutputError: another run is writing there, or the folder holds something else.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    drafts = {ntype: folder / f"{ntype}.txt.partial" for ntype in ntypes}
-    try:
-        for draft in drafts.values():
-            draft.write_bytes(b"")
+    with replacing(folder, partial(_owned, ntypes), (META,)) as draft:
+        drafts = {ntype: assignment_file(draft, ntype) for ntype in ntypes}
+        for path in drafts.values():
+            path.write_bytes(b"")
         yield drafts
-        publish(folder, drafts, meta)
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+        (draft / META).write_text(json.dumps(meta.to_json(), indent=1) + "\n")
 
 
-def publish(folder: Path, drafts: Mapping[str, Path], meta: AssignmentMeta) -> None:
-    """Give whole drafts their names; the metadata goes away first and comes back last."""
-    (folder / META).unlink(missing_ok=True)
-    for ntype, draft in drafts.items():
-        draft.replace(folder / f"{ntype}.txt")
-    draft = folder / (META + ".partial")
-    draft.write_text(json.dumps(meta.to_json(), indent=1) + "\n")
-    draft.replace(folder / META)
+def _owned(ntypes: Sequence[str], folder: Path) -> Iterator[Path]:
+    """An earlier assignment; one that does not name its node types is of the same graph, or stays."""
+    found = read_object(folder / META)
+    if "num_parts" in found:
+        named = found.get("nodes_per_part")
+        types = [*named, *ntypes] if isinstance(named, dict) else ntypes
+        yield from (Path(f"{ntype}.txt") for ntype in types if "/" not in ntype)
+        yield Path(META)
 
 
 def write(folder: Path, graph: ChunkedGraph, parts: Mapping[str, Parts], meta: AssignmentMeta) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib.util import find_spec
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -19,8 +20,12 @@ import numpy as np
 from dglrun.arrays import Array, Ints, group_by
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError, DataError
+from dglrun.mpi.mpirun import WORLD_SIZE
 
 T = TypeVar("T")
+
+_OF_MPIRUN = (WORLD_SIZE, "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
+"""Beginnings of variables that mpirun leaves (Open MPI, MPICH and their kin): then MPI is asked."""
 
 Expected = DataError | BackendMissingError
 """What may stop one rank without being a bug: all ranks then stop with its message."""
@@ -98,15 +103,18 @@ class MpiRanks:
         timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
         comm: The communicator (mpi4py); None: all ranks that mpirun started.
 
+    Raises:
+        BackendMissingError: there is no mpi4py, or it is of another MPI than this rank's mpirun.
+
     Attributes:
         comm: The communicator, for libraries that take one.
     """
 
     def __init__(self, timeout: float | None = None, comm: Any = None) -> None:
-        from mpi4py import MPI  # noqa: PLC0415 - a rank alone must run where no MPI is installed
-
-        self._mpi = MPI
-        self.comm = MPI.COMM_WORLD if comm is None else comm
+        self._mpi = _mpi()
+        self.comm = self._mpi.COMM_WORLD if comm is None else comm
+        if comm is None:
+            _require_world(self.comm.size, self.library)
         self._watchdog = None if timeout is None else Watchdog(timeout, self.comm.rank)
         self.rank: int = self.comm.rank
         self.size: int = self.comm.size
@@ -123,7 +131,7 @@ class MpiRanks:
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
         with self._waiting():
-            return self.comm.allgather(value)
+            return self.comm.allgather(value)  # type: ignore[no-any-return]
 
     def counts(self, rows: Array) -> Array:
         """See `Ranks.counts`."""
@@ -193,17 +201,46 @@ class Watchdog:
         return since is not None and time.monotonic() - since > self._timeout
 
 
-def connect(timeout: float) -> Ranks:
-    """The ranks that mpirun started, or this process alone."""
-    return MpiRanks(timeout) if world_size() > 1 else SingleRank()
+def connect(timeout: float, is_rank: bool = False) -> Ranks:
+    """The ranks that mpirun started, or this process alone, as MPI says; variables tell only whether to ask.
+
+    Args:
+        timeout: See `MpiRanks`.
+        is_rank: Whether to ask MPI in any case, if it is installed: for programs that mpirun starts.
+
+    Raises:
+        BackendMissingError: see `MpiRanks`; a rank of several never goes on as if it were alone.
+    """
+    if is_started_by_mpirun() or (is_rank and find_spec("mpi4py") is not None):
+        ranks = MpiRanks(timeout)
+        return ranks if ranks.size > 1 else SingleRank()
+    return SingleRank()
 
 
-def world_size() -> int:
-    """How many ranks mpirun says there are (Open MPI, MPICH and their kin); 1 without it."""
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        if name in os.environ:
-            return int(os.environ[name])
-    return 1
+def is_started_by_mpirun() -> bool:
+    """Whether anything in the environment is of an mpirun."""
+    return any(name.startswith(_OF_MPIRUN) for name in os.environ)
+
+
+def _mpi() -> Any:
+    """mpi4py's MPI; its import starts MPI."""
+    try:
+        from mpi4py import MPI  # noqa: PLC0415 - a rank alone must run where no MPI is installed
+    except ImportError as error:
+        raise BackendMissingError(
+            f"mpirun's ranks need mpi4py, which cannot be imported ({error}); install (Debian) python3-mpi4py"
+        ) from None
+    return MPI
+
+
+def _require_world(size: int, library: str) -> None:
+    """Refuse to be one of several who each hold themselves for the only one."""
+    wanted = os.environ.get(WORLD_SIZE, str(size))
+    if wanted != str(size):
+        raise BackendMissingError(
+            f"mpirun started {wanted} ranks, but mpi4py's MPI ({library}) sees {size}: mpirun and mpi4py "
+            "must be of one MPI installation (Debian: openmpi-bin, python3-mpi4py)"
+        )
 
 
 # --- agreement on errors and on the end of streams

@@ -7,6 +7,9 @@ waits must not burn the CPU quota that another one needs.
 """
 
 import contextlib
+import ctypes
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,11 +23,18 @@ from dglrun import cgroup
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError
 
+WORLD_SIZE = "DGLRUN_WORLD_SIZE"
+"""Variable by which mpirun's ranks are told how many they are; what MPI says must agree."""
 RANK_ENV = {"OMP_NUM_THREADS": "1"}
 """What every rank gets: its parallelism is the ranks."""
+INTERFACE = r"^[A-Za-z0-9_.:/,@-]+$"
+"""A network interface: mpirun hands it to the agent in a line for a shell, between double quotes."""
 KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
 """glibc keeps freed blocks for the next round of an exchange instead of asking the kernel for zeroed pages
 again: a tenth of a load's CPU time, for ranks whose peak comes later, in the partitioner."""
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+"""Loaded before any fork: what runs between fork and exec must not load libraries."""
 GRACE = 15.0
 """Seconds that mpirun has to end its ranks after SIGTERM."""
 
@@ -38,12 +48,21 @@ class Remote:
         agent: Executable called as `agent <host> <command...>`, such as kubexec.sh.
         interface: Network interface of the pods, by name or CIDR.
         slots: Ranks on each host.
+
+    Raises:
+        ValueError: the interface is none.
     """
 
     hosts: tuple[str, ...]
     agent: str
     interface: str = "eth0"
     slots: int = 1
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(INTERFACE, self.interface):
+            raise ValueError(
+                f"interface: expected a name or a network such as 10.0.0.0/8, got {self.interface!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -99,7 +118,7 @@ def argv(job: Job, hostfile_path: Path | None = None, cpus: int | None = None) -
     if job.attached:
         command += ["--mca", "orte_leave_session_attached", "1"]
     command += ["-wdir", job.cwd]
-    for name, value in sorted(job.env.items()):
+    for name, value in sorted({**job.env, WORLD_SIZE: str(job.ranks)}.items()):
         command += ["-x", f"{name}={value}"]
     return (*command, *job.program)
 
@@ -145,7 +164,8 @@ def run(command: Sequence[str], deadline: float) -> int:
     """Run mpirun to its end.
 
     A failed rank ends all: ranks are started by `python3 -m mpi4py`, which aborts them, and mpirun gives
-    the rank's own code, 128 + n where signal n ended it. SIGTERM to this process ends the ranks too.
+    the rank's own code, 128 + n where signal n ended it. SIGTERM to this process ends the ranks too, and so
+    does its own end by SIGKILL.
 
     Args:
         command: From `argv`.
@@ -154,7 +174,7 @@ def run(command: Sequence[str], deadline: float) -> int:
     Returns:
         mpirun's exit code; 124 after the deadline.
     """
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process, _forwarding(process):
+    with _start(command) as process, _forwarding(process):
         try:
             code = process.wait(deadline)
         except subprocess.TimeoutExpired:
@@ -162,6 +182,22 @@ def run(command: Sequence[str], deadline: float) -> int:
             _end(process)
             return exitcodes.TIMEOUT
     return code if code >= 0 else 128 - code
+
+
+def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start mpirun so that the kernel sends it SIGTERM when this process ends, however that happens.
+
+    mpirun then ends its ranks. Where mpirun itself was killed, Open MPI ends them: they miss its daemon.
+    """
+    parent = os.getpid()
+
+    def end_with_parent() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before the kernel was told
+            os._exit(exitcodes.SIGTERM)
+
+    # No other thread runs here (signal handlers are set in the main thread), so nothing can hold a lock.
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)  # noqa: PLW1509
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Ints, imbalance
+from dglrun.arrays import Ints, imbalance, is_nonzero
 from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
 from dglrun.formats.dgl.folder import PartitionFolder
 
@@ -62,7 +62,7 @@ def measure(
             mask = folder.features(part, "node").get(f"{ntype}/{train_mask}")
             if mask is not None:
                 masked = True
-                train[part, at] = sum(int(np.count_nonzero(rows)) for _, rows in mask.blocks(BLOCK))
+                train[part, at] = sum(int(is_nonzero(rows).sum()) for _, rows in mask.blocks(BLOCK))
     return Quality(folder, cut, halo, train if masked else None)
 
 

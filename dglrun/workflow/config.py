@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dglrun.contract import env, names
 from dglrun.contract.names import Mode
+from dglrun.mpi.mpirun import INTERFACE
 from dglrun.partitioning import BACKENDS, DGL_METHODS
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -90,7 +91,7 @@ class RunConfig(BaseModel):
     partition_balance: str = "types,edges"
     partition_seed: int = 1
     partition_timeout: AtLeastOne = 86400
-    interface: str = "eth0"
+    interface: Annotated[str, Field(pattern=INTERFACE)] = "eth0"
     balance_train: bool = False
     balance_edges: bool = False
     use_graphbolt: bool = False

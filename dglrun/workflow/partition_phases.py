@@ -193,7 +193,8 @@ def _examine_on(config: RunConfig, pod: str) -> Run:
 
 
 def _read_quality(config: RunConfig, pod: str, numbers: str) -> ReadQuality:
-    read = ("sh", "-c", f"if [ -f {numbers} ]; then cat {numbers}; fi")
+    # The path goes to the shell as an argument: the workspace is a user's word.
+    read = ("sh", "-c", 'if [ -f "$1" ]; then cat "$1"; fi', "sh", numbers)
     argv = _kubectl(config).exec(pod, config.context.container, *read)
     return ReadQuality(pod, numbers, argv, READ_SECONDS)
 

@@ -255,6 +255,8 @@ class _Reader:
         paths = tuple(self._file(entry, where) for entry in self._list(raw.get("data"), f"{where}/data"))
         if (dtype := layout.get("dtype")) not in (None, *FEATURE_DTYPES):
             raise self._error(f"{where}/format: expected dtype {', '.join(FEATURE_DTYPES)}, got {dtype!r}")
+        if name == CSV and dtype == "bfloat16":
+            raise self._error(f"{where}/format: csv holds no bfloat16: expected name numpy or parquet")
         spec = FileSpec(name, paths, dtype=dtype)
         return replace(spec, delimiter=self._delimiter(layout, where)) if name == CSV else spec
 

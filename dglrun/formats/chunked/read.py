@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import BFLOAT16, Array, Ints, dtype_name, dtype_of
 from dglrun.errors import DataError
 from dglrun.formats.chunked import csvfile, npyfile, parquetfile
 from dglrun.formats.chunked.row_index import RowIndex
@@ -109,18 +109,18 @@ def feature_info(spec: FileSpec) -> FeatureInfo:
     infos = [(path, _file_info(path, spec)) for path in spec.paths]
     known = [(path, info) for path, info in infos if info is not None]
     if not known:
-        return FeatureInfo(np.dtype(spec.dtype or "float32"), ())
+        return FeatureInfo(dtype_of(spec.dtype or "float32"), ())
     first_path, first = known[0]
     for path, info in known:
         if info != first:
             raise DataError(f"{path}: rows are {_shown(info)}, but {_shown(first)} in {first_path}")
-    if first.dtype.name not in FEATURE_DTYPES:
-        raise DataError(f"{first_path}: DGL holds {', '.join(FEATURE_DTYPES)}, got {first.dtype}")
+    if dtype_name(first.dtype) not in FEATURE_DTYPES:
+        raise DataError(f"{first_path}: DGL holds {', '.join(FEATURE_DTYPES)}, got {dtype_name(first.dtype)}")
     return first
 
 
 def _shown(info: FeatureInfo) -> str:
-    return f"{info.dtype}{list(info.tail)}"
+    return f"{dtype_name(info.dtype)}{list(info.tail)}"
 
 
 def feature_blocks(
@@ -198,11 +198,20 @@ def _file_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
         return None
     if spec.format == NUMPY:
         head = npyfile.header(path)
-        return FeatureInfo(head.dtype.newbyteorder("="), head.shape[1:])
+        return _named(path, spec, FeatureInfo(head.dtype.newbyteorder("="), head.shape[1:]))
     if spec.format == CSV:
         return _csv_info(path, spec)
     layout = parquetfile.feature_layout(path)
-    return FeatureInfo(*layout) if layout else None
+    return _named(path, spec, FeatureInfo(*layout)) if layout else None
+
+
+def _named(path: Path, spec: FileSpec, found: FeatureInfo) -> FeatureInfo:
+    """What the file holds by its own words, or bfloat16 if the metadata says that."""
+    if spec.dtype != "bfloat16":
+        return found
+    if found.dtype != np.uint16:
+        raise DataError(f"{path}: expected bfloat16 as uint16 values, got {dtype_name(found.dtype)}")
+    return FeatureInfo(BFLOAT16, found.tail)
 
 
 def _csv_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
@@ -234,7 +243,8 @@ def _feature_rows(
     found: RowIndex, spec: FileSpec, info: FeatureInfo, low: int, high: int, block_rows: int
 ) -> Iterator[Array]:
     if spec.format == NUMPY:
-        yield from npyfile.blocks(found.path, low, high, block_rows)
+        for rows in npyfile.blocks(found.path, low, high, block_rows):
+            yield rows.view(BFLOAT16) if info.dtype == BFLOAT16 else rows
     elif spec.format == CSV:
         kinds = (csvfile.arrow_name(info.dtype.name),) * (info.tail[0] if info.tail else 1)
         for columns in _told(csvfile.blocks(found, spec, kinds, low, high, block_rows), spec, info):
@@ -243,5 +253,7 @@ def _feature_rows(
     else:
         row = low
         for columns in parquetfile.columns(found.path, low, high, block_rows):
-            yield parquetfile.matrix(found.path, row, columns, info.dtype, info.tail)
+            stored = np.dtype("<u2") if info.dtype == BFLOAT16 else info.dtype
+            rows = parquetfile.matrix(found.path, row, columns, stored, info.tail)
+            yield rows.view(info.dtype)
             row += len(columns[0])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 CSV, NUMPY, PARQUET = "csv", "numpy", "parquet"
 FORMATS = (CSV, NUMPY, PARQUET)
-FEATURE_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
+_FLOATS, _INTEGERS = ("float16", "float32", "float64", "bfloat16"), ("int8", "int16", "int32", "int64")
+FEATURE_DTYPES = (*_FLOATS, "uint8", *_INTEGERS, "bool")
 """What DGL holds as a feature."""
 
 
@@ -18,7 +19,8 @@ class FileSpec:
         paths: Absolute paths of the files; none is legal where the table has no rows.
         delimiter: One character between the columns of a csv file (DGL's tools: always a blank); without
             meaning elsewhere.
-        dtype: numpy name of the values of csv features (our extension); None: inferred.
+        dtype: Name of the values of csv features (our extension); None: inferred. In the other formats the
+            files tell, except that `bfloat16` says what the uint16 values in them are.
     """
 
     format: str

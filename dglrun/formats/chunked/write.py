@@ -1,6 +1,8 @@
 """Writing a chunked graph: edge and feature files from arrays or blocks, then its metadata.json."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array
+from dglrun.formats import output_folder
 from dglrun.formats.chunked import metadata, npyfile, table
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.table import CSV, NUMPY, FileSpec
@@ -18,6 +21,8 @@ from dglrun.formats.chunked.table import CSV, NUMPY, FileSpec
 SUFFIX = {CSV: "csv", NUMPY: "npy", table.PARQUET: "parquet"}
 BLOCK_ROWS = 1 << 20
 BLOCK_VALUES = 1 << 24
+_WRITTEN = re.compile(r"(edges|node_data|edge_data)/\d+-[^/]+-\d+\.(csv|npy|parquet)")
+"""Names of the files that `graph` writes."""
 
 
 def split(rows: int, files: int) -> list[tuple[int, int]]:
@@ -58,12 +63,13 @@ def _blocks(rows: Array, block: int = BLOCK_ROWS) -> Iterable[Array]:
 
 
 def feature_file(path: Path, layout: str, rows: Array) -> None:
-    """Write a feature's rows, shape (rows, ...), as one numpy or parquet file.
+    """Write a feature's rows, shape (rows, ...), as one numpy or parquet file; bfloat16 as uint16.
 
     parquet holds one column, of lists where a row has several values, and the whole shape in the schema
     metadata, by which DGL's reader and ours give back the same array. A column for each value would cost
     every reader a page of each.
     """
+    rows = rows.view("<u2") if rows.dtype == BFLOAT16 else rows
     if layout == NUMPY:
         npyfile.write(path, rows.dtype, rows.shape, _blocks(rows))
         return
@@ -103,7 +109,7 @@ def graph(  # noqa: PLR0913 - a graph has these parts
     """Write a graph held in arrays (or memory maps) as a chunked graph.
 
     Args:
-        folder: Where; made if absent. metadata.json comes last.
+        folder: Where; made if absent. Files of an earlier call go when the new ones are whole.
         name: Graph name.
         nodes: Number of nodes by type, in the order of the type IDs.
         edges: Type-wise end points by edge type, shape (edges, 2), in the order of the type IDs.
@@ -116,23 +122,58 @@ def graph(  # noqa: PLR0913 - a graph has these parts
 
     Returns:
         What was written.
+
+    Raises:
+        OutputError: another run is writing there, or the folder holds something else.
     """
-    (folder / "edges").mkdir(parents=True, exist_ok=True)
-    specs = {t: _edge_table(folder, at, t, rows, layout, files) for at, (t, rows) in enumerate(edges.items())}
-    found = ChunkedGraph(
+    with output_folder.replacing(folder, _owned, (metadata.FILENAME,)) as draft:
+        (draft / "edges").mkdir()
+        tables = enumerate(edges.items())
+        specs = {t: _edge_table(draft, at, t, rows, layout, files) for at, (t, rows) in tables}
+        found = _described(name, nodes, edges, files, specs)
+        node_tables = _feature_tables(draft / "node_data", node_data or {}, feature_layout, files)
+        edge_tables = _feature_tables(draft / "edge_data", edge_data or {}, feature_layout, files)
+        metadata.write(replace(found, node_data=node_tables, edge_data=edge_tables), draft, dialect=dialect)
+    return ChunkedGraph.load(folder)
+
+
+def _owned(folder: Path) -> Iterator[Path]:
+    """The files of an earlier call; metadata.json is one only if all that it names is."""
+    found = output_folder.read_object(folder / metadata.FILENAME)
+    if {"node_type", "edge_type", "edges"} <= found.keys():
+        named = list(_data([found.get(key) for key in ("edges", "node_data", "edge_data")]))
+        ours = [Path(name) for name in named if _WRITTEN.fullmatch(str(name))]
+        yield from ours
+        if len(ours) == len(named):
+            yield Path(metadata.FILENAME)
+
+
+def _data(value: Any) -> Iterator[Any]:
+    """The entries of all `data` lists, however deep."""
+    if isinstance(value, dict) and isinstance(files := value.get("data"), list):
+        yield from files
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _data(each)
+
+
+def _described(
+    name: str,
+    nodes: Mapping[str, int],
+    edges: Mapping[str, Array],
+    files: int,
+    specs: Mapping[str, FileSpec],
+) -> ChunkedGraph:
+    return ChunkedGraph(
         name,
         tuple(nodes),
         tuple(edges),
         tuple(nodes.values()),
         tuple(len(rows) for rows in edges.values()),
         specs,
-        _feature_tables(folder / "node_data", node_data or {}, feature_layout, files),
-        _feature_tables(folder / "edge_data", edge_data or {}, feature_layout, files),
-        tuple(_chunks(count, files) for count in nodes.values()),
-        tuple(_chunks(len(rows), files) for rows in edges.values()),
+        nodes_per_chunk=tuple(_chunks(count, files) for count in nodes.values()),
+        edges_per_chunk=tuple(_chunks(len(rows), files) for rows in edges.values()),
     )
-    metadata.write(found, folder, dialect=dialect)
-    return found
 
 
 def _chunks(rows: int, files: int) -> tuple[int, ...]:
@@ -166,4 +207,4 @@ def _feature_table(folder: Path, at: int, name: str, rows: Array, layout: str, f
         path = folder.absolute() / f"{at}-{name}-{number}.{SUFFIX[layout]}"
         feature_file(path, layout, rows[start:end])
         paths.append(path)
-    return FileSpec(layout, tuple(paths))
+    return FileSpec(layout, tuple(paths), dtype="bfloat16" if rows.dtype == BFLOAT16 else None)

@@ -11,12 +11,14 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import BFLOAT16, Array
 from dglrun.errors import DataError
 
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _CPU = (1, 0)
 _KINDS = {"i": 0, "u": 1, "f": 2, "b": 1}
+_BFLOAT = 4
+"""Type codes of DLPack, of which this one has no kind in numpy."""
 _LETTERS = {0: "i", 1: "u", 2: "f"}
 _STORED = frozenset({"i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "b1"})
 
@@ -45,7 +47,8 @@ class ArraySpec:
 
     def header(self) -> bytes:
         """The header that stands before the values; bool is stored as uint8, as DGL does."""
-        code, bits = _KINDS[self.dtype.kind], self.dtype.itemsize * 8
+        code = _BFLOAT if self.dtype == BFLOAT16 else _KINDS[self.dtype.kind]
+        bits = self.dtype.itemsize * 8
         fixed = struct.pack("<QQiiiBBH", ARRAY_MAGIC, 0, *_CPU, len(self.shape), code, bits, 1)
         return fixed + struct.pack(f"<{len(self.shape)}qq", *self.shape, self.nbytes)
 
@@ -96,11 +99,13 @@ class ArrayFile:
         path: The file.
         segments: Its content in order.
         finished: Arrays that an earlier run has written whole; then the file is taken up again.
+        stays_open: Whether it is open between blocks; if not, each block costs an open.
     """
 
     path: Path
     segments: Sequence[Segment]
     finished: frozenset[str] = frozenset()
+    stays_open: bool = True
     _file: BinaryIO = field(init=False, repr=False)
     _places: dict[str, tuple[int, ArraySpec]] = field(init=False, repr=False, default_factory=dict)
     _missing: dict[str, int] = field(init=False, repr=False, default_factory=dict)
@@ -118,6 +123,8 @@ class ArrayFile:
                 offset += segment.nbytes
         with _naming(self.path):
             os.truncate(self._file.fileno(), offset)
+        if not self.stays_open:
+            self._file.close()
         return self
 
     def __exit__(
@@ -143,6 +150,10 @@ class ArrayFile:
         self._missing[name] -= len(block)
 
     def _write(self, offset: int, data: memoryview) -> None:
+        if self._file.closed:
+            with self.path.open("r+b", buffering=0) as self._file:
+                self._write(offset, data)
+            return
         while len(data):
             with _naming(self.path):
                 written = os.pwrite(self._file.fileno(), data, offset)
@@ -210,6 +221,8 @@ class Cursor:
         return {name: self.array(name) for name in (self.text() for _ in range(count))}
 
     def _dtype(self, code: int, bits: int, lanes: int) -> np.dtype[Any]:
+        if (code, bits, lanes) == (_BFLOAT, 16, 1):
+            return BFLOAT16
         if code not in _LETTERS or bits % 8 or lanes != 1:
             raise FormatError(f"{self.path}: unknown value type ({code}, {bits}, {lanes})")
         return np.dtype(f"<{_LETTERS[code]}{bits // 8}")

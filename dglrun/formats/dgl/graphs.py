@@ -55,7 +55,7 @@ class GraphSpec:
     Attributes:
         num_nodes: Inner and halo nodes.
         num_edges: Edges.
-        formats: Some of coo, csr, csc, in that order.
+        formats: Some of coo, csr, csc, in any order: the file has its own.
         node_fields: Arrays of `num_nodes` rows.
         edge_fields: Arrays of `num_edges` rows.
     """
@@ -68,7 +68,8 @@ class GraphSpec:
 
     def segments(self) -> list[Segment]:
         """The content in order; arrays are named `<format>/<column>`, `node/<field>`, `edge/<field>`."""
-        relation = [self._relation(name) for name in self.formats]
+        # DGL reads them in this order, whatever the order in which they were asked for.
+        relation = [self._relation(name) for name in FORMATS if name in self.formats]
         return [
             *self._preamble(),
             *(segment for part in relation for segment in part),
@@ -86,7 +87,7 @@ class GraphSpec:
         page = scalars("QQQQ", _FILE_MAGIC, _VERSION, _HETEROGRAPH, 1).ljust(_PAGE, b"\0")
         no_labels = scalars("QQ", _PAGE + 16, 0)
         hetero = scalars("Q", _HETERO_MAGIC) + _meta_graph() + scalars("Q", 1)
-        saved = sum(_BITS[name] for name in self.formats)
+        saved = sum(_BITS[name] for name in set(self.formats))
         return [page + no_labels + hetero + scalars("QQQ", _UNIT_MAGIC, saved | _FLAG, _ALL | _FLAG)]
 
     def _relation(self, name: str) -> list[Segment]:

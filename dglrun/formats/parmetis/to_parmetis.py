@@ -9,8 +9,9 @@ The programs must not see self-loops or an edge twice. Both are left out here an
 the edges file, in `<stem>_removed_edges.txt`; the input itself stays as it is, so dispatch has them all.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dglrun import open_files
 from dglrun.arrays import Ints
+from dglrun.errors import DataError
+from dglrun.formats import output_folder
 from dglrun.formats.chunked import read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 
 BLOCK_ROWS = 1 << 19
+_OTHER_FILES = 64
+"""Descriptors for all but the edge files."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,26 @@ def to_text(graph: ChunkedGraph, folder: Path, stem: str, by_degree: bool = Fals
     Raises:
         DataError: a bad edge row or an ID out of range; names file and line.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     keep = _kept(graph)
+    with _replacing(folder, stem) as draft:
+        return _write_text(graph, draft, stem, by_degree, keep)
+
+
+@contextmanager
+def _replacing(folder: Path, stem: str) -> Iterator[Path]:
+    """Text of an earlier run under the same stem is replaced, in either form."""
+    ends = "nodes|edges|removed_edges|stats|nfiles|efiles|nodes-[0-9]+|edges-[0-9]+"
+    written = re.compile(f"{re.escape(stem)}_({ends})\\.txt")
+
+    def owned(folder: Path) -> Iterator[Path]:
+        if (folder / f"{stem}_stats.txt").is_file():
+            yield from (Path(path.name) for path in folder.iterdir() if written.fullmatch(path.name))
+
+    with output_folder.replacing(folder, owned, (f"{stem}_stats.txt",)) as draft:
+        yield draft
+
+
+def _write_text(graph: ChunkedGraph, folder: Path, stem: str, by_degree: bool, keep: "_Kept") -> Written:
     with (
         _Lines(folder / f"{stem}_edges.txt", 4) as kept,
         _Lines(folder / f"{stem}_removed_edges.txt", 4) as removed,
@@ -100,28 +124,35 @@ def to_lists(graph: ChunkedGraph, folder: Path, stem: str, files: int, by_degree
     Raises:
         DataError: a bad edge row or an ID out of range; names file and line.
     """
-    folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    keep, weights = _kept(graph), _weights(graph, by_degree)
-    node_lines = []
-    for number, (start, end) in enumerate(write.split(sum(graph.num_nodes), files)):
-        path = folder / f"{stem}_nodes-{number}.txt"
-        _nodes(graph, path, start, end, weights)
-        node_lines.append(f"{path} {start} {end}\n")
-    paths = [folder / f"{stem}_edges-{number}.txt" for number in range(files)]
+    keep, weights, folder = _kept(graph), _weights(graph, by_degree), folder.absolute()
+    names = [(f"{stem}_nodes-{number}.txt", f"{stem}_edges-{number}.txt") for number in range(files)]
+    with _replacing(folder, stem) as draft:
+        node_lines = []
+        for (name, _), (start, end) in zip(names, write.split(sum(graph.num_nodes), files), strict=True):
+            _nodes(graph, draft / name, start, end, weights)
+            node_lines.append(f"{folder / name} {start} {end}\n")
+        _edge_files(graph, keep, [draft / name for _, name in names], draft / f"{stem}_removed_edges.txt")
+        (draft / f"{stem}_nfiles.txt").write_text("".join(node_lines))
+        (draft / f"{stem}_efiles.txt").write_text("".join(f"{folder / name}\n" for _, name in names))
+        found = Written(sum(graph.num_nodes), int(keep.kept.sum()), keep.self_loops, keep.duplicates)
+        _stats(graph, draft, stem, found.edges)
+    return found
+
+
+def _edge_files(graph: ChunkedGraph, keep: "_Kept", paths: Sequence[Path], removed_path: Path) -> None:
+    """Write the kept edges in turn to the files, and those left out."""
+    if len(paths) > open_files.limit() - _OTHER_FILES:
+        raise DataError(
+            f"{len(paths)} files: expected at most {open_files.limit() - _OTHER_FILES} (ulimit -Hn)"
+        )
     with ExitStack() as stack:
         writers, at = [stack.enter_context(_Lines(path, 2)) for path in paths], 0
-        removed = stack.enter_context(_Lines(folder / f"{stem}_removed_edges.txt", 4))
+        removed = stack.enter_context(_Lines(removed_path, 4))
         for turn, columns in enumerate(_edge_rows(graph)):
             flags = keep.kept[at : at + len(columns[0])]
-            writers[turn % files].add(*(column[flags] for column in columns[:2]))
+            writers[turn % len(paths)].add(*(column[flags] for column in columns[:2]))
             removed.add(*(column[~flags] for column in columns))
             at += len(flags)
-    (folder / f"{stem}_nfiles.txt").write_text("".join(node_lines))
-    (folder / f"{stem}_efiles.txt").write_text("".join(f"{path}\n" for path in paths))
-    found = Written(sum(graph.num_nodes), int(keep.kept.sum()), keep.self_loops, keep.duplicates)
-    _stats(graph, folder, stem, found.edges)
-    return found
 
 
 def _stats(graph: ChunkedGraph, folder: Path, stem: str, edges: int) -> None:

@@ -6,15 +6,18 @@ writing; where folders are not shared (worker pods with own disks) each folder g
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from dglrun.formats import assignment
+from dglrun.formats import assignment, output_folder
 from dglrun.formats.assignment import AssignmentMeta, Parts
+from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.collectives import MpiRanks
+from dglrun.mpi.collectives import MpiRanks, run_on_all_ranks
+from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
 ROUND = 1 << 20
@@ -34,18 +37,6 @@ def stretches(ranks: MpiRanks, nodes: CyclicDistribution, parts: Parts) -> Itera
         yield first, every[: nodes.owners].T.ravel()[: nodes.nodes - first]
 
 
-def groups(ranks: MpiRanks, folder: Path) -> tuple[MpiRanks, int]:
-    """The ranks that see this rank's folder, and the number of the first of them; collective."""
-    folder.mkdir(parents=True, exist_ok=True)
-    token = folder / f".rank-{ranks.rank}"
-    token.write_bytes(b"")
-    ranks.gather("every token is there")
-    seen = [rank for rank in range(ranks.size) if (folder / f".rank-{rank}").exists()]
-    ranks.gather("every rank has looked")
-    token.unlink()
-    return ranks.split(min(seen)), min(seen)
-
-
 def write(
     ranks: MpiRanks,
     folder: Path,
@@ -53,36 +44,52 @@ def write(
     nodes: CyclicDistribution,
     parts: Parts,
     meta: AssignmentMeta,
+    members: Members,
 ) -> None:
     """Write the assignment; collective.
 
     Args:
         ranks: All ranks.
-        folder: The assignment's folder, as each rank sees it.
+        folder: The assignment's folder, as each rank sees it, locked.
         graph: The graph.
         nodes: Which rank owns which node.
         parts: Part of each of this rank's nodes.
         meta: The metadata, the same on every rank.
+        members: The ranks that see this rank's folder.
     """
-    group, first_rank = groups(ranks, folder)
-    drafts = {ntype: folder / f"{ntype}.txt.partial-{first_rank}" for ntype in graph.ntypes}
-    if group.rank == 0:
-        for draft in drafts.values():
-            draft.write_bytes(b"")
-    group.gather("the drafts are there")
+    group = ranks.split(members.first)
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            if group.rank == 0:
+                stack.enter_context(assignment.publishing(folder, graph.ntypes, meta))
+
+        run_on_all_ranks(ranks, begin)
+        _write_stretches(ranks, group, output_folder.draft_of(folder), graph, nodes, parts, meta.num_parts)
+        group.gather("the drafts are whole")
+    ranks.gather("the assignment is published")
+
+
+def _write_stretches(
+    ranks: MpiRanks,
+    group: MpiRanks,
+    folder: Path,
+    graph: ChunkedGraph,
+    nodes: CyclicDistribution,
+    parts: Parts,
+    num_parts: int,
+) -> None:
+    """Fill the files of a folder, each rank of its group in its turn; collective."""
+    files = [assignment_file(folder, ntype) for ntype in graph.ntypes]
     numbers = IdMap.of(graph.ntypes, graph.num_nodes)
-    ends, widths = [0] * len(graph.ntypes), np.array([len(str(p)) + 1 for p in range(meta.num_parts)])
+    ends, widths = [0] * len(graph.ntypes), np.array([len(str(p)) + 1 for p in range(num_parts)])
     for turn, (first, found) in enumerate(stretches(ranks, nodes, parts)):
         for kind, low, high in numbers.ranges(first, first + len(found)):
             start = low + int(numbers.offsets[kind]) - first
             mine = found[start : start + high - low]
             if turn % group.size == group.rank:
-                _write_at(drafts[graph.ntypes[kind]], ends[kind], assignment.lines(mine, meta.num_parts))
+                _write_at(files[kind], ends[kind], assignment.lines(mine, num_parts))
             ends[kind] += int(widths[mine].sum())
-    group.gather("the drafts are whole")
-    if group.rank == 0:
-        assignment.publish(folder, drafts, meta)
-    ranks.gather("the assignment is published")
 
 
 def _write_at(path: Path, offset: int, text: bytes) -> None:

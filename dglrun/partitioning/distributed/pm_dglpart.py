@@ -12,11 +12,14 @@ from pathlib import Path
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.output_folder import HIDDEN
 from dglrun.formats.parmetis import pm_dglpart_output, to_parmetis
 from dglrun.mpi import mpirun
 from dglrun.partitioning import PROGRAM
 
 STEM = "graph"
+PREFIX = f"{HIDDEN}pm_dglpart-"
+"""Of the working folder's name: hidden, so that what a killed run leaves in --out-dir is no user's file."""
 
 
 def find() -> str:
@@ -60,7 +63,7 @@ def partition(
     mpirun.require(package=None)
     ranks = max(each for each in range(1, ranks + 1) if num_parts % each == 0)
     work.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="pm_dglpart-", dir=work))
+    work = Path(tempfile.mkdtemp(prefix=PREFIX, dir=work))
     try:
         to_parmetis.to_text(graph, work, STEM, by_degree)
         code = _run((program, STEM, str(num_parts // ranks)), ranks, work, deadline)

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dglrun.errors import BackendFailedError, DataError
+from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
+from dglrun.mpi import shared_folder
 from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
+from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning import weights
 from dglrun.partitioning.csr import MAX_NODES
 from dglrun.partitioning.distributed import distributed_csr, edge_cut, gather_assignment, parmetis, zoltan
@@ -31,7 +33,11 @@ def main(argv: list[str]) -> int:
     Returns:
         0; every error ends all ranks with its exit code, the message comes from one of them.
     """
-    ranks = MpiRanks()
+    try:
+        ranks = MpiRanks()
+    except BackendMissingError as error:
+        print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
     try:
         run(ranks, _arguments(argv))
     except AgreedError as error:
@@ -49,12 +55,17 @@ def run(ranks: MpiRanks, args: argparse.Namespace) -> None:
     """Read, partition, measure, write.
 
     Raises:
-        AgreedError: bad input, or no such library, on any rank.
+        AgreedError: bad input, no such library, or a folder that cannot be written, on any rank.
         DataError: the graph overflows the back end's numbers.
         BackendFailedError: the library failed.
     """
-    clock = _Clock()
     backend = run_on_all_ranks(ranks, LIBRARIES[args.backend])
+    with shared_folder.reserved(ranks, args.out_dir) as members:
+        _run(ranks, args, backend, members)
+
+
+def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend, members: Members) -> None:
+    clock = _Clock()
     graph = run_on_all_ranks(ranks, lambda: _graph(args))
     nodes = CyclicDistribution.of(sum(graph.num_nodes), ranks.size)
     rows = distributed_csr.rows(ranks, graph, nodes, args.block_rows)
@@ -72,7 +83,7 @@ def run(ranks: MpiRanks, args: argparse.Namespace) -> None:
     meta = AssignmentMeta(
         args.num_parts, backend.name, _details(backend, ranks, args) | ranks.gather(details)[0]
     )
-    gather_assignment.write(ranks, args.out_dir, graph, nodes, parts, meta)
+    gather_assignment.write(ranks, args.out_dir, graph, nodes, parts, meta, members)
     clock.lap("write")
     _tell(ranks, clock)
 

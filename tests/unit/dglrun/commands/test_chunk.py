@@ -67,7 +67,7 @@ def test_bad_input_stops_before_anything_is_written(
     """Exit code 65 and one line."""
     np.save(tmp_path / "e.npy", np.array([[0, 1], [2, 0]]))
     (tmp_path / "e.csv").write_text("0 1\n2 0\n")
-    given = [flag.format(tmp_path) for flag in flags]
+    given = ["--edge-layout", "rows", *(flag.format(tmp_path) for flag in flags)]
 
     code = run_command(chunk, "chunk", "--out-dir", str(tmp_path / "out"), "--name", "g", *given)
 
@@ -104,3 +104,29 @@ def test_a_dgl_graph_becomes_a_chunked_graph(tmp_path: Path) -> None:
     assert edges_of(found, "b:r:a") == [[0, 1], [2, 0]]
     (weights,) = read.feature_blocks(found.edge_data["b:r:a"]["w"], 0, 2)
     assert weights.tolist() == [5, 7]
+
+
+@pytest.mark.parametrize(("layout", "edges"), [("rows", [[0, 1], [2, 0]]), ("columns", [[0, 2], [1, 0]])])
+def test_two_edges_are_read_as_the_flag_says(tmp_path: Path, layout: str, edges: list[list[int]]) -> None:
+    """Of shape (2, 2) either is possible, and the wrong one is another graph."""
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [2, 0]]))
+    flags = ("--out-dir", str(tmp_path / "out"), "--name", "g", "--nodes", "n=3")
+    edge_flags = ("--edges", f"n:r:n={tmp_path}/e.npy", "--edge-layout", layout)
+
+    assert run_command(chunk, "chunk", *flags, *edge_flags) == 0
+
+    assert edges_of(ChunkedGraph.load(tmp_path / "out"), "n:r:n") == edges
+
+
+def test_two_edges_whose_layout_nobody_says_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A guess would be right for half of the data sets."""
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [2, 0]]))
+    flags = ("--out-dir", str(tmp_path / "out"), "--name", "g", "--nodes", "n=3")
+
+    code = run_command(chunk, "chunk", *flags, "--edges", f"n:r:n={tmp_path}/e.npy")
+
+    assert code == 65
+    assert "e.npy: an array of shape (2, 2) may hold two edges either way" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -64,6 +64,19 @@ def test_the_partition_is_its_source(tmp_path: Path, parts: int, more: tuple[str
     assert folder.original_ids(0, "node") is not None
 
 
+def test_fewer_parts_replace_more(tmp_path: Path) -> None:
+    """No part of the earlier run stays; what a job's script keeps beside the parts does."""
+    source, out = a_source(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / "raw.csv").write_text("mine")
+    assert partition(source, out, 3) == 0
+
+    assert partition(source, out, 2) == 0
+
+    assert sorted(path.name for path in out.iterdir()) == ["part0", "part1", "raw.csv", "toy.json"]
+    assert run_command(verify, "verify", str(out / "toy.json"), "--in-dir", str(source)) == 0
+
+
 def test_more_parts_than_dgl_can_write_is_one_clear_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

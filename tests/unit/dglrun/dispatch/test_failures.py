@@ -266,11 +266,11 @@ def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path)
     )
     source = toy.write(tmp_path / "in", fmt="numpy")
     flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
-    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
-    program = f"{limited} runpy.run_module('dglrun.commands.dispatch_rank', run_name='__main__')"
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+    program = f"{limited} from dglrun.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
     ended = subprocess.run(
-        (sys.executable, "-c", program, *flags, "--out-dir", str(tmp_path / "out")),
+        (sys.executable, "-c", program, "dispatch", *flags, "--out-dir", str(tmp_path / "out")),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -282,6 +282,31 @@ def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path)
     assert re.search(r"File too large: '\S*part0/node_feat\.dgl'", ended.stderr)
     assert not list((tmp_path / "out").glob("*.json"))
     assert not list((tmp_path / "out").glob("part*"))
+
+
+@pytest.mark.parametrize("limits", [(64, 4096), (64, 64)], ids=["soft", "hard"])
+def test_more_parts_than_open_files_are_written(tmp_path: Path, limits: tuple[int, int]) -> None:
+    """The soft limit is raised; under the hard one files are opened for each block."""
+    source = a_toy(parts=120).write(tmp_path / "in")
+    silently(options(source, "whole"))
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
+    program = (
+        f"import resource, sys; from dglrun.__main__ import main;"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); sys.exit(main(sys.argv[1:]))"
+    )
+    command = (sys.executable, "-c", program, "dispatch", *flags, "--save-orig-nids", "--save-orig-eids")
+
+    ended = subprocess.run(
+        (*command, "--out-dir", str(tmp_path / "out")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_flags_of_dgls_script_that_need_no_ssh_are_accepted(tmp_path: Path) -> None:

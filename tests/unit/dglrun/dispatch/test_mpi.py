@@ -67,6 +67,44 @@ def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
     assert "Not a directory" in ended.stderr
 
 
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("program", [("dglrun.commands.dispatch_rank",), ("dglrun", "dispatch")])
+def test_ranks_whose_variables_were_unset_are_ranks(tmp_path: Path, program: tuple[str, ...]) -> None:
+    """MPI knows how many there are: none of them writes the whole graph."""
+    source = a_toy(parts=4).write(tmp_path / "in")
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir")
+    unset = ("env", "-u", "OMPI_COMM_WORLD_SIZE", "-u", "PMI_SIZE", "-u", "OMPI_COMM_WORLD_RANK")
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", *unset)
+
+    ended = subprocess.run(
+        (*mpirun, sys.executable, "-m", *program, *flags, str(tmp_path / "out")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("4 parts on 4 ranks") == 1
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_that_mpi_holds_for_the_only_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with mpi4py of another MPI than mpirun's: each rank would write the whole graph."""
+    monkeypatch.setenv("DGLRUN_WORLD_SIZE", "4")
+
+    ended = dispatch(a_toy().write(tmp_path / "in"), tmp_path / "out")
+
+    assert ended.returncode == 69
+    assert "mpirun started 4 ranks, but mpi4py's MPI (Open MPI" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
 DIES = """
 import os, signal, time
 if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":

@@ -17,6 +17,7 @@ from dglrun.dispatch.source import Options
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
+from dglrun.mpi.collectives import SingleRank
 from tests.support.heterographs import NaivePart, Toy, a_toy, naive, toys
 from tests.support.thread_ranks import on_ranks
 
@@ -137,3 +138,15 @@ def test_the_output_is_the_same_for_any_number_of_ranks(tmp_path: Path) -> None:
     ]
 
     assert contents[0] == contents[1] == contents[2] == contents[3]
+
+
+def test_the_order_of_the_formats_does_not_matter(tmp_path: Path) -> None:
+    """A file has its own order: csc under the name of csr would turn every edge round."""
+    source = a_toy(1, parts=2).write(tmp_path / "in")
+    written = []
+    for at, formats in enumerate((("csc", "csr", "coo"), ("coo", "csr", "csc"))):
+        wanted = Options(source, source / "parts", tmp_path / str(at), formats=formats)
+        dispatch(wanted, SingleRank(), lambda _: None)
+        written.append((tmp_path / str(at) / "part0/graph.dgl").read_bytes())
+
+    assert written[0] == written[1]

@@ -69,6 +69,31 @@ def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
     wait_until_gone(tmp_path)
 
 
+RANKS = """
+import os, sys, time
+from mpi4py import MPI
+open(f"{sys.argv[1]}/{os.getpid()}", "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_sigkill_leaves_no_rank(tmp_path: Path) -> None:
+    """Who is killed cannot tell mpirun, so the kernel does."""
+    job = f"mpirun.Job((sys.executable, '-m', 'mpi4py', '-c', {RANKS!r}, {str(tmp_path)!r}), 2)"
+    script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
+    started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT, start_new_session=True)
+    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
+    (child,) = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+
+    started.kill()
+
+    assert started.wait(60) != 0
+    wait_until_gone(tmp_path)
+    wait_for("the end of mpirun", lambda: not running(int(child)))
+
+
 def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -> None:
     """No ssh, no tree spawn, one interface, absolute paths."""
     remote = mpirun.Remote(("job-worker-0", "job-worker-1"), "/etc/dgl/kubexec.sh", "eth0", slots=2)
@@ -84,7 +109,7 @@ def test_the_command_for_pods_uses_the_agent_and_the_interface(tmp_path: Path) -
         "--mca plm_rsh_no_tree_spawn 1",
         "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0",
         "-np 4",
-        "-x OMP_NUM_THREADS=1 /usr/bin/python3 -m x",
+        "-x DGLRUN_WORLD_SIZE=4 -x OMP_NUM_THREADS=1 /usr/bin/python3 -m x",
     ):
         assert setting in argv
     assert "--oversubscribe" not in argv

@@ -16,7 +16,8 @@ if len(sys.argv) != {arguments}:
     print("usage:", sys.argv[0]); sys.exit(0)
 if int(os.environ["OMPI_COMM_WORLD_RANK"]):
     sys.exit(0)
-nodes = [line.split() for line in open("graph_nodes.txt")]
+names = ["graph_nodes.txt"] if {arguments} == 3 else [line.split()[0] for line in open(sys.argv[3])]
+nodes = [line.split() for name in names for line in open(name)]
 parts = 2
 if {arguments} == 3:
     for part in range(parts):
@@ -40,6 +41,7 @@ def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: in
     program.write_text(FAKE.format(python=sys.executable, arguments=arguments))
     program.chmod(0o755)
     flags = ("--mode", "ParMETIS", "--backend", "pm_dglpart", "--num-parts", "2", "--ranks", "2")
+    (tmp_path / "out/.dglrun-pm_dglpart-killed").mkdir(parents=True)
 
     ended = partition(tmp_path / "in", tmp_path / "out", *flags, path=str(program.parent))
 
@@ -47,7 +49,7 @@ def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: in
     meta, parts = assignment.load(tmp_path / "out", graph)
     assert meta.method == "pm_dglpart"
     assert np.concatenate(list(parts.values())).tolist() == [node % 2 for node in range(600)]
-    assert not (tmp_path / "out" / "pm_dglpart").exists()
+    assert not list((tmp_path / "out").glob(".dglrun*"))
 
 
 @pytest.mark.mpi

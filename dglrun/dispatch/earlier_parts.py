@@ -1,0 +1,98 @@
+"""The parts that an earlier run left in the output folder: found by its JSON, and removed by it.
+
+The JSON is put aside first, under a hidden name, so that a folder without whole parts has none; a run that
+was killed in between is thereby still known to the next one.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dglrun.dispatch import checkpoint, graphbolt, write_part_config
+from dglrun.formats.dgl import part_config
+from dglrun.formats.output_folder import HIDDEN, OutputError, read_object
+
+_ASIDE = f"{HIDDEN}replaced-"
+_PART = re.compile(r"part\d+")
+_FILES = (
+    *("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl"),
+    graphbolt.FILENAME,
+)
+
+
+def refuse_overwriting(out_dir: Path, names: Iterable[str], parts: int) -> None:
+    """Refuse a folder with a JSON or a part in the place of ours that no dispatch has written.
+
+    Other files do not matter: a job's partition script may keep its data beside the parts.
+
+    Raises:
+        OutputError: names it.
+    """
+    ours = _folders(out_dir)
+    taken = [
+        path for name in names if (path := out_dir / name).exists() and not part_config.describes_parts(path)
+    ]
+    if not checkpoint.is_unfinished(out_dir):
+        taken += [
+            path
+            for part in range(parts)
+            if (path := out_dir / f"part{part}").exists() and path.name not in ours
+        ]
+    if taken:
+        raise OutputError(
+            f"--out-dir {out_dir}: {taken[0].name} exists and is not of an earlier dispatch; "
+            "move it away or name another folder"
+        )
+
+
+def owned(out_dir: Path) -> Iterator[Path]:
+    """The JSON files that describe parts, and the files of these parts, relative to the folder."""
+    yield from (Path(path.name) for path in write_part_config.descriptions(out_dir))
+    for folder in sorted(_folders(out_dir)):
+        yield from (Path(folder, name) for name in _FILES)
+
+
+def put_aside(out_dir: Path) -> None:
+    """Take every JSON that describes parts, of whatever graph, out of the readers' sight."""
+    for path in write_part_config.descriptions(out_dir):
+        path.replace(path.with_name(f"{_ASIDE}{path.name}"))
+
+
+def remove(out_dir: Path, parts: int) -> None:
+    """Remove the files of the earlier parts, and those in the place of the new ones.
+
+    Args:
+        out_dir: The output folder; its JSON files are aside.
+        parts: Number of new parts.
+    """
+    names = _folders(out_dir) | {f"part{part}" for part in range(parts)}
+    for folder in (out_dir / name for name in sorted(names)):
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty: what else is in it is the user's
+            folder.rmdir()
+
+
+def forget(out_dir: Path) -> None:
+    """Remove what was put aside."""
+    for path in _aside(out_dir):
+        path.unlink(missing_ok=True)
+
+
+def _folders(out_dir: Path) -> set[str]:
+    """Names of the part folders that the JSON files name, those put aside too."""
+    described = [*write_part_config.descriptions(out_dir), *_aside(out_dir)]
+    return {name for path in described for name in _parts_of(path)}
+
+
+def _parts_of(path: Path) -> Iterator[str]:
+    for key, files in read_object(path).items():
+        if key.startswith("part-") and isinstance(files, dict):
+            first = str(files.get("part_graph", "")).split("/", maxsplit=1)[0]
+            if _PART.fullmatch(first):
+                yield first
+
+
+def _aside(out_dir: Path) -> list[Path]:
+    return sorted(out_dir.glob(f"{_ASIDE}*"))
