@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dglrun.commands import program
+from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -126,7 +128,7 @@ def _add(counts: list[tuple[Any, Any, Any]], folder: PartitionFolder) -> Quality
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("dglrun.commands.validate_parts", description=__doc__)
+    parser = Parser("dglrun.commands.validate_parts", description="Internal: check the part of this worker.")
     parser.add_argument("part_config", type=Path)
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--partitions-dir", type=Path, required=True)
@@ -134,9 +136,11 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)
     parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--dgl", action="store_true", help="ask DGL's own loader too")
-    parser.add_argument("--timeout", type=float, default=86400.0, help="seconds that a rank waits for others")
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--timeout", type=above(0), default=86400.0, help="seconds that a rank waits for others"
+    )
+    return parser.read(argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.internal(main))

@@ -6,12 +6,10 @@ binding to cores fails or piles up ranks in containers; cross-memory attach need
 waits must not burn the CPU quota that another one needs.
 """
 
-import contextlib
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,7 +143,8 @@ def run(command: Sequence[str], deadline: float) -> int:
     """Run mpirun to its end.
 
     A failed rank ends all: ranks are started by `python3 -m mpi4py`, which aborts them, and mpirun gives
-    the rank's own code, 128 + n where signal n ended it. SIGTERM to this process ends the ranks too.
+    the rank's own code, 128 + n where signal n ended it. An exception in this process, such as Terminated,
+    ends mpirun and the ranks before it goes on.
 
     Args:
         command: From `argv`.
@@ -154,13 +153,17 @@ def run(command: Sequence[str], deadline: float) -> int:
     Returns:
         mpirun's exit code; 124 after the deadline.
     """
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process, _forwarding(process):
+    # A group of its own: Ctrl-C reaches this process alone, which ends mpirun and says so once.
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as process:
         try:
             code = process.wait(deadline)
         except subprocess.TimeoutExpired:
             print(f"dglrun: mpirun had not ended after {deadline:g} s", file=sys.stderr, flush=True)
             _end(process)
             return exitcodes.TIMEOUT
+        finally:
+            if process.poll() is None:
+                _end(process)
     return code if code >= 0 else 128 - code
 
 
@@ -170,19 +173,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-@contextlib.contextmanager
-def _forwarding(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass SIGTERM on while the process runs."""
-
-    def pass_on(number: int, _frame: object) -> None:
-        process.send_signal(number)
-
-    before = signal.signal(signal.SIGTERM, pass_on)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        if process.poll() is None:
-            _end(process)
