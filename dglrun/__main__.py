@@ -46,6 +46,8 @@ def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path 
         text = f"{program.describe_end(ended)}; nothing was left running"
         return _fail(text, "", 128 + ended.number, log)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            return _fail(program.describe(error), "", exitcodes.IO, log)
         words = traceback.format_exc()
         return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
 

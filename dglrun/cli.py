@@ -149,7 +149,9 @@ def workflow_parser() -> Parser:
     """The flags of the 2021 `dglrun`, in both spellings of the workspace, and ours."""
     parser = Parser("dglrun", usage=_USAGE, description=_description())
     parser.add_argument("--version", action=_Version, help="print the version and exit")
-    _add_graph_flags(parser.add_argument_group("graph and partition"))
+    group = parser.add_argument_group("graph and partition")
+    _add_graph_flags(group)
+    _add_backend_flags(group)
     _add_training_flags(parser.add_argument_group("training"))
     _add_place_flags(parser.add_argument_group("places and limits"))
     _add_flags_of_2021(parser.add_argument_group("deprecated; accepted and ignored"))
@@ -239,6 +241,20 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--chunked-graph", metavar="DIR", help="chunked graph to partition instead of a script"
     )
+    group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
+    group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
+    group.add_argument(
+        "--use-graphbolt", action="store_true", default=None, help="write GraphBolt's format too"
+    )
+    group.add_argument(
+        "--verify",
+        metavar="WHEN",
+        help="check the partition: auto (small ones), always, never (default: auto)",
+    )
+    group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
+
+
+def _add_backend_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--partition-backend", metavar="NAME", help="for --chunked-graph (default: the first of the mode)"
     )
@@ -258,17 +274,6 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
         "--partition-timeout", metavar="SECONDS", help="deadline of each mpirun (default: 86400)"
     )
     group.add_argument("--interface", metavar="NAME", help="network interface for MPI (default: eth0)")
-    group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
-    group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
-    group.add_argument(
-        "--use-graphbolt", action="store_true", default=None, help="write GraphBolt's format too"
-    )
-    group.add_argument(
-        "--verify",
-        metavar="WHEN",
-        help="check the partition: auto (small ones), always, never (default: auto)",
-    )
-    group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
 
 
 def _add_training_flags(group: argparse._ArgumentGroup) -> None:

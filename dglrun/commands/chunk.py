@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dglrun.arrays import Array
-from dglrun.commands import elapsed
+from dglrun.commands import elapsed, flags
 from dglrun.commands.arguments import whole
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
@@ -26,7 +26,7 @@ Tables = dict[str, dict[str, Array]]
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `chunk`."""
-    parser.add_argument("--out-dir", type=Path, required=True, metavar="DIR", help="folder to write")
+    flags.add_out_dir(parser, "the chunked graph")
     parser.add_argument("--name", required=True, help="graph name")
     parser.add_argument("--dgl-graph", type=Path, metavar="FILE", help="file of dgl.save_graphs (needs dgl)")
     for flag, what, text in (

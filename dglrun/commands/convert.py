@@ -3,27 +3,43 @@
 import argparse
 from pathlib import Path
 
-from dglrun.commands import elapsed
+from dglrun.commands import elapsed, flags
 from dglrun.commands.arguments import whole
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats import assignment, writable
 from dglrun.formats.chunked import check
-from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmetis
 from dglrun.partitioning import partition_quality
+
+_EXAMPLES = {
+    "to-parmetis": "--in-dir chunks --out-dir text",
+    "from-parmetis": "--in-dir text --stem g --ntypes a,b --etypes a:r:b,b:s:a --out-dir chunks",
+    "from-pieces": "--in-dir chunks --pieces-dir pieces --stem g --num-parts 2 --out-dir assignment",
+    "from-part-file": "--in-dir chunks --part-file g_part.2 --num-parts 2 --out-dir assignment",
+}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The four directions of `convert`, and their flags."""
     ways = parser.add_subparsers(dest="way", required=True, metavar="WAY", title="ways")
+    _add_to_text(ways)
+    _add_from_text(ways)
+    _add_from_assignments(ways)
+
+
+def _add_to_text(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     to = _way(ways, "to-parmetis", "chunked graph to <stem>_nodes.txt, _edges.txt, _stats.txt")
-    _add_graph(to)
+    flags.add_chunked_graph(to)
     to.add_argument("--stem", help="start of the file names (default: the graph's name)")
     to.add_argument(
         "--lists", type=whole(0), default=0, metavar="N", help="write two lists of N files (default: 0, off)"
     )
     to.add_argument("--by-degree", action="store_true", help="weigh nodes by 1 + in-degree")
+
+
+def _add_from_text(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     back = _way(ways, "from-parmetis", "<stem>_nodes.txt, _edges.txt or the two lists to a chunked graph")
     back.add_argument("--in-dir", type=Path, required=True, metavar="DIR", help="folder of the text files")
     back.add_argument("--stem", required=True, help="start of the file names")
@@ -34,8 +50,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     back.add_argument(
         "--files", type=whole(1), default=1, metavar="N", help="files for each edge type (default: 1)"
     )
+
+
+def _add_from_assignments(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parts = _way(ways, "from-pieces", "p<part>-<stem>_nodes.txt to an assignment")
-    _add_graph(parts)
+    flags.add_chunked_graph(parts)
     parts.add_argument("--stem", required=True, help="start of the file names")
     parts.add_argument(
         "--pieces-dir", type=Path, required=True, metavar="DIR", help="folder of the p<part>-... files"
@@ -48,7 +67,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="columns of weights (default: the types that have nodes)",
     )
     part = _way(ways, "from-part-file", "<stem>_part.<P>, lines '<homogeneous ID> <part>', to an assignment")
-    _add_graph(part)
+    flags.add_chunked_graph(part)
     part.add_argument("--part-file", type=Path, required=True, metavar="FILE", help="the file")
     _add_parts(part)
 
@@ -56,21 +75,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def _way(
     ways: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str
 ) -> argparse.ArgumentParser:
-    parser = ways.add_parser(name, help=summary, description=f"Convert {summary}.")
-    parser.add_argument("--out-dir", type=Path, required=True, metavar="DIR", help="folder to write")
+    """A direction with the flags that all have; its example is in _EXAMPLES."""
+    example = f"example:\n  dglrun convert {name} {_EXAMPLES[name]}"
+    parser = ways.add_parser(name, help=summary, description=f"Convert {summary}.", epilog=example)
+    flags.add_out_dir(parser, "the result")
     return parser
-
-
-def _add_graph(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--in-dir", type=Path, required=True, metavar="DIR", help="folder of the chunked graph"
-    )
-    parser.add_argument(
-        "--metadata-filename",
-        default=FILENAME,
-        metavar="NAME",
-        help="metadata file inside --in-dir (default: metadata.json)",
-    )
 
 
 def _add_parts(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch as th
 
 from dglrun.arrays import Array
-from dglrun.commands import program
+from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, write_part_config
@@ -59,8 +59,9 @@ def run(args: argparse.Namespace) -> None:
     check.check_parts(source, args.num_parts)
     masked = masked_types(source) if args.balance_train else []
     writable.require_folder(args.out_dir)
-    check.check_counts(source)
-    graph = load(source)
+    with elapsed.showing(f"dglrun: loading {args.in_dir}"):
+        check.check_counts(source)
+        graph = load(source)
     balance = train_masks(masked, graph) if masked else None
     print(
         f"loaded {graph.num_nodes()} nodes, {graph.num_edges()} edges in {time.monotonic() - start:.1f} s",
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace) -> None:
     )
     dgl.seed(args.seed)
     np.random.seed(args.seed)
-    mapping = _partition(args, source, graph, balance)
+    with elapsed.showing(f"dglrun: DGL's partition_graph, {args.method}"):
+        mapping = _partition(args, source, graph, balance)
     config = args.out_dir / f"{source.name}.json"
     _name_backend(config)
     for kind, found in zip("ne", mapping, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import UsageError, above, whole
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, pipeline, source
@@ -25,9 +25,7 @@ _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `dispatch`."""
-    parser.add_argument(
-        "--in-dir", type=Path, required=True, metavar="DIR", help="folder of the chunked graph"
-    )
+    flags.add_chunked_graph(parser)
     parser.add_argument(
         "--partitions-dir",
         type=Path,
@@ -35,21 +33,21 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of <ntype>.txt and partition_meta.json",
     )
-    parser.add_argument(
-        "--out-dir", type=Path, required=True, metavar="DIR", help="folder of the parts to write"
-    )
+    flags.add_out_dir(parser, "the parts")
     parser.add_argument(
         "--ip-config",
         type=Path,
         metavar="FILE",
         help="machines, one on each line; their number must divide the number of parts",
     )
-    parser.add_argument(
-        "--metadata-filename",
-        default="metadata.json",
-        metavar="NAME",
-        help="metadata file inside --in-dir (default: metadata.json)",
-    )
+    _add_contents(parser)
+    _add_ranks(parser)
+    group = parser.add_argument_group("deprecated; accepted and ignored")
+    for flag in _OF_SSH:
+        group.add_argument(flag, help="flag of DGL's dispatch_data.py")
+
+
+def _add_contents(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-orig-nids", action="store_true", help="keep original node IDs")
     parser.add_argument("--save-orig-eids", action="store_true", help="keep original edge IDs")
     parser.add_argument(
@@ -62,6 +60,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--use-graphbolt", action="store_true", help="write fused_csc_sampling_graph.pt too (dgl 2.1)"
     )
+
+
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--process-group-timeout",
         type=above(0),
@@ -83,9 +84,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="with --ranks, until mpirun and its ranks are ended (default: 86400)",
     )
-    group = parser.add_argument_group("deprecated; accepted and ignored")
-    for flag in _OF_SSH:
-        group.add_argument(flag, help="flag of DGL's dispatch_data.py")
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -117,7 +115,7 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
             print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
 
     run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
-    with elapsed.showing("dglrun dispatch") if ranks.rank == 0 else nullcontext():
+    with elapsed.showing("dglrun dispatch", is_rank=ranks.size > 1) if ranks.rank == 0 else nullcontext():
         pipeline.dispatch(_options(args), ranks, say)
 
 

@@ -11,15 +11,16 @@ SECONDS = 5.0
 
 
 @contextmanager
-def showing(what: str, seconds: float | None = None) -> Iterator[None]:
+def showing(what: str, seconds: float = SECONDS, is_rank: bool = False) -> Iterator[None]:
     """Print `what: N s` every few seconds while the work inside runs; on a terminal one line is rewritten.
 
     Args:
         what: The command and its stage.
-        seconds: Between two lines; None: SECONDS.
+        seconds: Between two lines.
+        is_rank: Started by mpirun, which gives its ranks a terminal even where their output goes to a log.
     """
-    ended = threading.Event()
-    thread = threading.Thread(target=_show, args=(what, seconds or SECONDS, ended), daemon=True)
+    ended, rewrites = threading.Event(), sys.stdout.isatty() and not is_rank
+    thread = threading.Thread(target=_show, args=(what, seconds, rewrites, ended), daemon=True)
     thread.start()
     try:
         yield
@@ -28,14 +29,14 @@ def showing(what: str, seconds: float | None = None) -> Iterator[None]:
         thread.join()
 
 
-def _show(what: str, seconds: float, ended: threading.Event) -> None:
-    started, is_terminal, shown = time.monotonic(), sys.stdout.isatty(), False
+def _show(what: str, seconds: float, rewrites: bool, ended: threading.Event) -> None:
+    started, shown = time.monotonic(), False
     while not ended.wait(seconds):
         text = f"{what}: {time.monotonic() - started:.0f} s"
         try:
-            print(f"\r{text}" if is_terminal else text, end="" if is_terminal else "\n", flush=True)
+            print(f"\r{text}" if rewrites else text, end="" if rewrites else "\n", flush=True)
         except OSError:  # nobody reads: the work itself finds out when it prints
             return
         shown = True
-    if shown and is_terminal:
+    if shown and rewrites:
         print(flush=True)

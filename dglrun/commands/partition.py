@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun import cgroup
-from dglrun.commands import elapsed
+from dglrun.commands import elapsed, flags
 from dglrun.commands.arguments import UsageError, above, whole
 from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
@@ -23,7 +23,7 @@ from dglrun.formats import assignment, writable
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
-from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import BACKENDS, IMBALANCE, IN_PROCESS, ON_RANKS, PROGRAM, partition_quality, serial
 from dglrun.partitioning.distributed import libraries, pm_dglpart
@@ -36,18 +36,8 @@ TRIAL_SECONDS = 120.0
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `partition`."""
-    parser.add_argument(
-        "--in-dir", type=Path, required=True, metavar="DIR", help="folder of the chunked graph"
-    )
-    parser.add_argument(
-        "--metadata-filename",
-        default=FILENAME,
-        metavar="NAME",
-        help="metadata file inside --in-dir (default: metadata.json)",
-    )
-    parser.add_argument(
-        "--out-dir", type=Path, required=True, metavar="DIR", help="folder of the assignment to write"
-    )
+    flags.add_chunked_graph(parser)
+    flags.add_out_dir(parser, "the assignment")
     parser.add_argument(
         "--num-parts",
         "--num-partitions",
@@ -66,6 +56,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=(*IN_PROCESS, *ON_RANKS, PROGRAM), help=f"who partitions (default: {defaults})"
     )
+    _add_quality(parser)
+    parser.add_argument(
+        "--assignment", type=Path, metavar="DIR", help="back end user: folder of your <ntype>.txt files"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would run and be written, and exit"
+    )
+    _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
+
+
+def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the back end (default: 1)")
     parser.add_argument(
         "--balance",
@@ -81,13 +82,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="RATIO",
         help="largest part over the mean that is allowed (default: 1.05)",
     )
-    parser.add_argument(
-        "--assignment", type=Path, metavar="DIR", help="back end user: folder of your <ntype>.txt files"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would run and be written, and exit"
-    )
-    _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
 
 
 def _balance(text: str) -> str:
@@ -247,24 +241,22 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     if args.dry_run:
         print(shlex.join(mpirun.argv(job, Path("<hostfile>") if remote else None)))
         return exitcodes.OK
-    code = _run_ranks(args, job, f"{backend}, MPI ranks: {ranks}")
+    code = _run_ranks(args, job)
     if code == exitcodes.OK and (args.out_dir / assignment.META).is_file():
         _say(args.out_dir)
     return code
 
 
-def _run_ranks(args: argparse.Namespace, job: mpirun.Job, what: str) -> int:
+def _run_ranks(args: argparse.Namespace, job: mpirun.Job) -> int:
     """Run the ranks to their end; over pods, after a trial."""
     if job.remote is None:
-        with elapsed.showing(f"dglrun partition: {what}"):
-            return mpirun.run(mpirun.argv(job), args.deadline)
+        return mpirun.run(mpirun.argv(job), args.deadline)
     with tempfile.TemporaryDirectory() as folder:
         hosts = Path(folder) / "hostfile"
         hosts.write_text(mpirun.hostfile(job.remote))
         if not _reached(job.remote, hosts):
             return exitcodes.UNAVAILABLE
-        with elapsed.showing(f"dglrun partition: {what}"):
-            return mpirun.run(mpirun.argv(job, hosts), args.deadline)
+        return mpirun.run(mpirun.argv(job, hosts), args.deadline)
 
 
 def _reached(remote: mpirun.Remote, hosts: Path | None) -> bool:

@@ -1,17 +1,23 @@
 """One rank: `python -m mpi4py -m dglrun.commands.partition_rank`, the program that mpirun starts."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
-from dglrun.commands import program
+from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser, above, whole
 from dglrun.formats import assignment
+from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.distributed import rank_main
 
 
 def main(argv: list[str]) -> int:
     """Parse the flags of `dglrun partition` that a rank needs, and run."""
-    return rank_main.main(_parser().read(argv))
+    args = _parser().read(argv)
+    ranks = MpiRanks()
+    what = f"dglrun partition: {args.backend}"
+    with elapsed.showing(what, is_rank=True) if ranks.rank == 0 else nullcontext():
+        return rank_main.main(ranks, args)
 
 
 def _parser() -> Parser:

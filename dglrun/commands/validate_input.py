@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dglrun.commands import program
+from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
@@ -20,8 +20,9 @@ def main(argv: list[str]) -> int:
     try:
         graph = ChunkedGraph.load(args.in_dir, FILENAME)
         require_name(graph, args.in_dir / FILENAME, args.graph_name)
-        check.check_counts(graph)
-        check.check_features(graph)
+        with elapsed.showing(f"dglrun: checking {args.in_dir}"):
+            check.check_counts(graph)
+            check.check_features(graph)
     except DataError as error:
         print(f"dglrun: {error}", file=sys.stderr)
         return exitcodes.DATA

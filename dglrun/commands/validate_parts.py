@@ -10,12 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dglrun.commands import program
+from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
@@ -40,8 +41,10 @@ def main(argv: list[str]) -> int:
     """
     args = _arguments(argv)
     ranks = connect(args.timeout)
+    is_first = ranks.rank == 0
     try:
-        run(args, ranks)
+        with elapsed.showing("dglrun: checking the parts", is_rank=True) if is_first else nullcontext():
+            run(args, ranks)
     except DataError as error:
         if ranks.rank == 0:
             print(f"dglrun: {error}", file=sys.stderr, flush=True)

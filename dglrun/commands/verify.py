@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from dglrun.commands import elapsed
+from dglrun.commands import elapsed, flags
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -24,12 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `verify`."""
     parser.add_argument("part_config", type=Path, metavar="PART_CONFIG", help="the partition's JSON")
     parser.add_argument("--in-dir", type=Path, metavar="DIR", help="the chunked graph that it was made of")
-    parser.add_argument(
-        "--metadata-filename",
-        default="metadata.json",
-        metavar="NAME",
-        help="metadata file inside --in-dir (default: metadata.json)",
-    )
+    flags.add_metadata_filename(parser)
     parser.add_argument(
         "--partitions-dir", type=Path, metavar="DIR", help="the assignment that it was made by"
     )

@@ -26,16 +26,16 @@ LIBRARIES: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmeti
 BLOCK_ROWS = 1 << 19
 
 
-def main(args: argparse.Namespace) -> int:
+def main(ranks: MpiRanks, args: argparse.Namespace) -> int:
     """Partition a chunked graph; called by every rank with the same arguments.
 
     Args:
+        ranks: All ranks.
         args: From dglrun.commands.partition_rank.
 
     Returns:
         0; every error ends all ranks with its exit code, the message comes from one of them.
     """
-    ranks = MpiRanks()
     try:
         run(ranks, args)
     except AgreedError as error:

@@ -1,5 +1,6 @@
 """The command line: its help, its errors of one line, its exit codes."""
 
+import errno
 import os
 import pty
 import re
@@ -87,6 +88,15 @@ def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert codes == dict.fromkeys(cli.COMMANDS, 0)
     assert Path("report.html").is_file()
+
+
+@pytest.mark.parametrize("way", ["to-parmetis", "from-parmetis", "from-pieces", "from-part-file"])
+def test_the_help_of_a_direction_has_an_example(capsys: pytest.CaptureFixture[str], way: str) -> None:
+    """That is understood."""
+    said = output_of(["convert", way, "--help"], capsys)
+
+    example = said.rpartition("example:\n  ")[2]
+    assert cli.command_parser("convert").read(shlex.split(example)[2:]).way == way
 
 
 def defaults_of(parser: Parser) -> dict[str, tuple[str, object]]:
@@ -234,3 +244,26 @@ def test_outside_of_a_pod_one_line_says_what_to_do(
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)
     assert "this is no pod of a DGLJob: add --dry-run" in said
+
+
+@pytest.mark.parametrize(("filename", "code", "lines"), [("/x/y", 74, 1), (None, 70, 5)])
+def test_a_run_that_cannot_write_a_file_names_it(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    filename: str | None,
+    code: int,
+    lines: int,
+) -> None:
+    """Without a file it is a bug, whose traceback is needed."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", filename)
+
+    monkeypatch.setattr("dglrun.__main__._workflow", fail)
+
+    assert main(["-g", "g"]) == code
+    said = capsys.readouterr().err
+    assert said.count("\n") >= lines
+    assert said.startswith(
+        "dglrun: /x/y: No space left on device\n" if filename else "dglrun: a bug in dglrun: "
+    )
