@@ -34,7 +34,7 @@ class DataError(ValueError):
     exit_code = exitcodes.DATA
 
 
-class OutputError(DataError):
+class UnwritableError(DataError):
     """The output cannot be written: the message names it and says why."""
 
     exit_code = exitcodes.IO

@@ -175,7 +175,7 @@ def _start(args: argparse.Namespace) -> int:
 
     Raises:
         UsageError: there is no mpirun.
-        OutputError: the output cannot be written.
+        UnwritableError: the output cannot be written.
     """
     if shutil.which("mpirun") is None:
         raise UsageError(

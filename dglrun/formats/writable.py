@@ -3,39 +3,39 @@
 import tempfile
 from pathlib import Path
 
-from dglrun.errors import OutputError
+from dglrun.errors import UnwritableError
 
 
 def require_folder(folder: Path) -> None:
     """Check that a folder can be made, or written into if it exists.
 
     Raises:
-        OutputError: it cannot; names the folder and the reason.
+        UnwritableError: it cannot; names the folder and the reason.
     """
     try:
         place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         if not place.is_dir():
-            raise OutputError(f"{folder}: cannot be written: {place} is not a folder")
+            raise UnwritableError(f"{folder}: cannot be written: {place} is not a folder")
         _try(place)
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise UnwritableError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
 def require_file(path: Path) -> None:
     """Check that a file can be written; its folder must exist.
 
     Raises:
-        OutputError: it cannot; names the file and the reason.
+        UnwritableError: it cannot; names the file and the reason.
     """
     try:
         if path.is_dir():
-            raise OutputError(f"{path}: cannot be written: is a folder")
+            raise UnwritableError(f"{path}: cannot be written: is a folder")
         if not path.parent.is_dir():
-            raise OutputError(f"{path}: cannot be written: {path.parent} is not a folder")
+            raise UnwritableError(f"{path}: cannot be written: {path.parent} is not a folder")
         if not path.exists():
             _try(path.parent)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise UnwritableError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _try(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dglrun.commands import elapsed, program
-from dglrun.errors import DataError, OutputError
+from dglrun.errors import DataError, UnwritableError
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import a_toy
 from tests.support.wait import read_until, wait_for
@@ -28,7 +28,7 @@ def ended_by(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int,
     ("error", "code", "said"),
     [
         (DataError("x.csv: line 3"), 65, "dglrun it: x.csv: line 3\n"),
-        (OutputError("out: cannot be written"), 74, "dglrun it: out: cannot be written\n"),
+        (UnwritableError("out: cannot be written"), 74, "dglrun it: out: cannot be written\n"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/a/b"), 74, "dglrun it: /a/b: No such file\n"),
         (OSError("of a library"), 74, "dglrun it: of a library\n"),
     ],
