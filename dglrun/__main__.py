@@ -37,19 +37,19 @@ def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path 
         cluster: The API server; None: the one of this cluster.
         log: The termination message of the container.
     """
-    try:
-        with program.raising_terminated():
+    with program.raising_terminated():  # around the messages, too: a second signal must not disturb them
+        try:
             return _workflow(argv, cluster)
-    except RunError as error:
-        return _fail(f"{error}", error.words, error.code, log)
-    except Terminated as ended:
-        text = f"{program.describe_end(ended)}; nothing was left running"
-        return _fail(text, "", 128 + ended.number, log)
-    except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            return _fail(program.describe(error), "", exitcodes.IO, log)
-        words = traceback.format_exc()
-        return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
+        except RunError as error:
+            return _fail(f"{error}", error.words, error.code, log)
+        except Terminated as ended:
+            text = f"{program.describe_end(ended)}; nothing was left running"
+            return _fail(text, "", 128 + ended.number, log)
+        except Exception as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                return _fail(program.describe(error), "", exitcodes.IO, log)
+            words = traceback.format_exc()
+            return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
 
 
 def _workflow(argv: Sequence[str], cluster: "ApiServer | None") -> int:

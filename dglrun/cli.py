@@ -10,6 +10,7 @@ from typing import Any
 from dglrun.commands import program
 from dglrun.commands.arguments import Parser, UsageError, meant
 from dglrun.contract import exitcodes
+from dglrun.partitioning import IN_PROCESS, ON_RANKS, PROGRAM
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,7 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--verify",
+        choices=("auto", "always", "never"),
         metavar="WHEN",
         help="check the partition: auto (small ones), always, never (default: auto)",
     )
@@ -256,7 +258,10 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
 
 def _add_backend_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--partition-backend", metavar="NAME", help="for --chunked-graph (default: the first of the mode)"
+        "--partition-backend",
+        choices=(*IN_PROCESS, *ON_RANKS, PROGRAM),
+        metavar="NAME",
+        help="for --chunked-graph (default: the first of the mode)",
     )
     group.add_argument(
         "--partition-assignment", metavar="DIR", help="for --partition-backend user: your <ntype>.txt files"
@@ -284,7 +289,11 @@ def _add_training_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--num-samplers", metavar="N", help="sampler processes of each trainer (default: 0)")
     group.add_argument("--num-servers", metavar="N", help="DGL servers on each worker (default: 1)")
     group.add_argument("--num-gpus", metavar="N", help="GPUs of each worker, given as --num_gpus")
-    group.add_argument("--backend", metavar="NAME", help="gloo or nccl, given to the script as --backend")
+    group.add_argument(
+        "--backend",
+        metavar="NAME",
+        help="gloo or nccl, given to the script as --backend",
+    )
     group.add_argument(
         "--graph-format",
         metavar="FORMATS",

@@ -31,17 +31,17 @@ def run(name: str, work: Callable[[], int]) -> int:
     Returns:
         The exit code; 130 after SIGINT, 143 after SIGTERM.
     """
-    try:
-        with raising_terminated():
+    with raising_terminated():  # around the messages, too: a second Ctrl-C must not disturb them
+        try:
             return work()
-    except Terminated as ended:
-        return complain(name, describe_end(ended), 128 + ended.number)
-    except Exception as error:
-        code = _expected(name, error)
-        if code is not None:
-            return code
-        traceback.print_exc()
-        return complain(name, f"a bug in dglrun: {type(error).__name__}: {error}", exitcodes.SOFTWARE)
+        except Terminated as ended:
+            return complain(name, describe_end(ended), 128 + ended.number)
+        except Exception as error:
+            code = _expected(name, error)
+            if code is not None:
+                return code
+            traceback.print_exc()
+            return complain(name, f"a bug in dglrun: {type(error).__name__}: {error}", exitcodes.SOFTWARE)
 
 
 def internal(main: Callable[[list[str]], int]) -> int:

@@ -1,12 +1,8 @@
 """The command line: its help, its errors of one line, its exit codes."""
 
 import errno
-import os
-import pty
 import re
 import shlex
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -18,8 +14,8 @@ from dglrun.__main__ import main
 from dglrun.commands.arguments import Parser
 from dglrun.contract import env
 from dglrun.workflow.config import RunConfig
-from tests.support.dglrun_pods import ROOT
 from tests.support.needs import NEEDS_METIS
+from tests.support.terminal import in_a_terminal
 
 
 @pytest.mark.parametrize(
@@ -163,6 +159,11 @@ def test_the_version_is_that_of_the_package(
         (["chunk", "--dialect", "bth"], "--dialect: expected per-chunk, per-type, both, got 'bth': did you"),
         (["supervise", "strat"], "dglrun supervise: do: expected start, attach, got 'strat'"),
         (["pack"], "dglrun pack: the following arguments are required: DIR"),
+        (
+            ["--verify", "alway"],
+            "dglrun: --verify: expected auto, always, never, got 'alway': did you mean always?",
+        ),
+        (["--partition-backend", "meti"], "did you mean metis?"),
         ([], "dglrun: expected a command or the flags of a run: dglrun --help lists them"),
     ],
 )
@@ -182,23 +183,6 @@ def test_no_flag_may_be_cut_short(capsys: pytest.CaptureFixture[str], name: str)
     """A later flag that begins alike would change what it means."""
     assert main([name, "--hel"]) == 2
     assert "unknown argument '--hel'" in capsys.readouterr().err
-
-
-def in_a_terminal(*argv: str) -> tuple[int, str]:
-    """Run a Python program at a terminal; its exit code and what it shows there."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        (sys.executable, *argv), stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT
-    ) as started:
-        os.close(theirs)
-        shown = b""
-        try:
-            while block := os.read(ours, 4096):
-                shown += block
-        except OSError:  # how a terminal tells that the other end is closed
-            pass
-        os.close(ours)
-    return started.returncode, shown.decode()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dglrun.commands import elapsed, program
 from dglrun.errors import DataError, UnwritableError
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import a_toy
+from tests.support.terminal import in_a_terminal
 from tests.support.wait import read_until, wait_for
 
 
@@ -120,3 +121,43 @@ def test_work_without_output_shows_the_time(capsys: pytest.CaptureFixture[str]) 
         wait_for("two lines", has_two_lines)
 
     assert said.startswith("dglrun it: METIS: 0 s\ndglrun it: METIS: 0 s\n")
+
+
+def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
+    """And a new line at the end, for what follows."""
+    wait = "while elapsed.threading.active_count() < 2 or not shown(): pass"
+    code = f"""
+import sys
+from dglrun.commands import elapsed
+count = 0
+write = sys.stdout.write
+def counted(text):
+    global count
+    count += text.startswith("\\r")
+    return write(text)
+sys.stdout.write = counted
+def shown():
+    return count >= 2
+with elapsed.showing("METIS", 0.01):
+    {wait}
+print("next")
+"""
+
+    ended, shown = in_a_terminal("-c", code)
+
+    assert ended == 0
+    assert shown.startswith("\rMETIS: 0 s\rMETIS: 0 s")
+    assert shown.endswith(" s\r\nnext\r\n")
+
+
+def test_a_second_signal_does_not_disturb_the_end() -> None:
+    """Ctrl-C twice is one line, after the clean-up."""
+    code = WAITING.replace('print("cleaned", flush=True)', "signal.raise_signal(signal.SIGINT)")
+    with subprocess.Popen(
+        (sys.executable, "-c", code), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
+        read_until(started, "begun")
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=20)
+
+    assert (started.returncode, said) == (130, "dglrun it: interrupted\n")
