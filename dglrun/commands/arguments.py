@@ -39,9 +39,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: a flag is unknown, lacks its value or has a wrong one.
         """
-        known = self.flags()
+        known, end = self.flags(), list(argv).index("--") if "--" in argv else len(argv)
+        flags = [word for word in argv[:end] if word.startswith("--")]
         # Before argparse, which would first complain of the flag that the misspelt one should have been.
-        self._refuse([word for word in argv if word.startswith("--") and word.partition("=")[0] not in known])
+        self._refuse([flag for flag in flags if flag.partition("=")[0] not in known])
         found, unknown = self.parse_known_args(argv)
         self._refuse(unknown)
         return found
