@@ -60,9 +60,9 @@ def _mask(folder: PartitionFolder, name: str | None) -> str:
         near = meant(name, known)
         found = ", ".join(sorted(known)) or "none"
         raise UsageError(
-            f"--train-mask: expected a node feature of {folder.path}, got {name!r}: "
-            + (near + " " if near else "")
-            + f"(there are: {found})"
+            f"--train-mask: expected a node feature of {folder.path}, got {name!r}"
+            + (f": {near}" if near else "")
+            + f" (there are: {found})"
         )
     return name or TRAIN_MASK
 
