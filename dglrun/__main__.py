@@ -1,6 +1,5 @@
 """`dglrun`: run this pod's role in a DGLJob and exit with its actual status."""
 
-import signal
 import sys
 import time
 import traceback
@@ -8,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dglrun.cli import COMMANDS, UsageError, parse, run_command
+from dglrun.cli import is_command, parse, run_command
+from dglrun.commands import program
+from dglrun.commands.arguments import UsageError
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError, Terminated
 
@@ -23,7 +24,7 @@ MESSAGE_BYTES = 4096
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `dglrun <argv>`; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv and argv[0] in COMMANDS:
+    if is_command(argv):
         return run_command(argv)
     return workflow(argv)
 
@@ -36,20 +37,19 @@ def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path 
         cluster: The API server; None: the one of this cluster.
         log: The termination message of the container.
     """
-    before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        return _workflow(argv, cluster)
-    except RunError as error:
-        return _fail(f"{error}", error.words, error.code, log)
-    except Terminated as ended:
-        name = signal.Signals(ended.number).name
-        return _fail(f"ended by {name}; nothing was left running", "", 128 + ended.number, log)
-    except Exception as error:
-        words = traceback.format_exc()
-        return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with program.raising_terminated():  # around the messages, too: a second signal must not disturb them
+        try:
+            return _workflow(argv, cluster)
+        except RunError as error:
+            return _fail(f"{error}", error.words, error.code, log)
+        except Terminated as ended:
+            text = f"{program.describe_end(ended)}; nothing was left running"
+            return _fail(text, "", 128 + ended.number, log)
+        except Exception as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                return _fail(program.describe(error), "", exitcodes.IO, log)
+            words = traceback.format_exc()
+            return _fail(f"a bug in dglrun: {type(error).__name__}: {error}", words, exitcodes.SOFTWARE, log)
 
 
 def _workflow(argv: Sequence[str], cluster: "ApiServer | None") -> int:
@@ -85,8 +85,6 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     cluster = cluster or _cluster(config)
     reporter = Reporter(cluster, config.context.report)
     is_launcher = not (config.is_skip or config.is_partitioner)
-    if is_launcher and cluster is None:
-        raise RunError("the launcher runs in a pod of a DGLJob; --dry-run runs anywhere", exitcodes.USAGE)
     try:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
         Executor(cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
@@ -103,17 +101,20 @@ def _cluster(config: "RunConfig") -> "ApiServer | None":
 
     try:
         return Api.in_cluster(config.context.namespace if config.context.in_job else None)
-    except NotInCluster:
+    except NotInCluster as error:
         if config.is_skip:
             return None
-        raise
+        raise RunError(_outside(config, error), exitcodes.USAGE) from None
 
 
-def _terminate(number: int, _frame: object) -> None:
-    """Raise in the main thread, once: what cleans up then must not be disturbed."""
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
-    raise Terminated(number)
+def _outside(config: "RunConfig", error: Exception) -> str:
+    """What to do where there is no API server: in a job's pod its service account is missing."""
+    if config.context.in_job:
+        return str(error)
+    return (
+        "this is no pod of a DGLJob: add --dry-run to see the plan here, or create a DGLJob with this"
+        " command line (docs/tutorial/first-job.md)"
+    )
 
 
 def _fail(message: str, words: str, code: int, log: Path) -> int:

@@ -1,43 +1,114 @@
 """The command line of `dglrun`: the workflow's flags, and the subcommands, imported when asked for."""
 
 import argparse
-import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any
 
+from dglrun.commands import program
+from dglrun.commands.arguments import Parser, UsageError, meant
 from dglrun.contract import exitcodes
+from dglrun.partitioning import IN_PROCESS, ON_RANKS, PROGRAM
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand for users; its module has `add_flags(parser)` and `run(args) -> int`.
+
+    Attributes:
+        summary: What it does, in one line.
+        example: A command line.
+        description: What it reads and writes.
+    """
+
+    summary: str
+    example: str
+    description: str
+
 
 COMMANDS = {
-    "supervise": "dglrun.agent.main",
-    "pack": "dglrun.transfer.tar_stream",
-    "chunk": "dglrun.commands.chunk",
-    "convert": "dglrun.commands.convert",
-    "partition": "dglrun.commands.partition",
-    "dispatch": "dglrun.commands.dispatch",
-    "verify": "dglrun.commands.verify",
-    "report": "dglrun.commands.report",
+    "chunk": Command(
+        "make a chunked graph of numpy, parquet or DGLGraph files",
+        "dglrun chunk --out-dir chunks --name g --nodes paper=4 --edges paper:cites:paper=cites.npy",
+        """\
+Write a graph in DGL's Chunked Graph Format: metadata.json and a folder of files.
+
+The input is one file of dgl.save_graphs, or tables as TYPE=FILE: edges as
+SOURCE:RELATION:DESTINATION=FILE (numpy: integers of shape (edges, 2) or (2, edges);
+parquet: two columns), features as TYPE/NAME=FILE, node counts as TYPE=NUMBER where
+no feature gives them.""",
+    ),
+    "convert": Command(
+        "convert ParMETIS text to and from chunked graphs and assignments",
+        "dglrun convert to-parmetis --in-dir chunks --out-dir text",
+        "Convert between a chunked graph and the text files of ParMETIS and pm_dglpart.",
+    ),
+    "partition": Command(
+        "assign the nodes of a chunked graph to parts",
+        "dglrun partition --in-dir chunks --out-dir assignment --num-parts 2",
+        """\
+Write an assignment: <ntype>.txt for each node type, line i = part of node i, and
+partition_meta.json.
+
+The back ends metis, random and user run in this process; zoltan, parmetis and
+pm_dglpart run as MPI ranks. A mode has a default back end and never runs another
+one than the one that is named.""",
+    ),
+    "dispatch": Command(
+        "build DGL's partition folder from a chunked graph and an assignment",
+        "dglrun dispatch --in-dir chunks --partitions-dir assignment --out-dir parts",
+        """\
+Write the parts of a graph and their JSON, which dgl.distributed loads.
+
+The flags of DGL's dispatch_data.py have the same meaning; neither ssh nor DGL is
+needed.""",
+    ),
+    "verify": Command(
+        "check a partition folder, and compare it with its source",
+        "dglrun verify parts/g.json --in-dir chunks --partitions-dir assignment",
+        """\
+Check that a partition is consistent in itself and, with --in-dir, that it has each
+node, edge and feature row of its source exactly once. Exit code 65: it has not.""",
+    ),
+    "report": Command(
+        "show edge cut, balance and halo of a partition folder",
+        "dglrun report parts/g.json --html report.html",
+        "Print how good a partition is; write the numbers as JSON, HTML or PNG.",
+    ),
 }
-"""Modules with `main(argv) -> int`, or with `add_parser(subparsers)` and `run(args) -> int`."""
+
+INTERNAL = {"supervise": "dglrun.commands.supervise", "pack": "dglrun.commands.pack"}
+"""What dglrun itself runs on the workers: modules with `main(argv) -> int`, absent from the help."""
 
 _TOOLS_OF_2021 = ("dispatch_entry_point", "launch_entry_point", "revise_hostfile_entry_point")
 
+_USAGE = """dglrun [FLAGS] [-- ARGUMENTS OF THE TRAINING SCRIPT]
+       dglrun COMMAND [FLAGS]
+       dglrun help [COMMAND]"""
 
-class UsageError(Exception):
-    """The command line is not what it must be."""
+
+class _Version(argparse.Action):
+    """Prints the version and ends; the package's metadata are read only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **more)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Leave with 0."""
+        print(f"dglrun {version()}")
+        parser.exit()
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises instead of leaving, and names the flag that was probably meant."""
+def version() -> str:
+    """The version of the installed package."""
+    from importlib import metadata  # noqa: PLC0415 - slow, and needed here only
 
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-    def suggestion(self, unknown: str) -> str:
-        known = [flag for action in self._actions for flag in action.option_strings]
-        near = difflib.get_close_matches(unknown.split("=", maxsplit=1)[0], known, 1)
-        return f"did you mean {near[0]}?" if near else "dglrun --help lists the flags"
+    try:
+        return metadata.version("dgl-operator")
+    except metadata.PackageNotFoundError:
+        return "(version unknown: it was copied here, not installed)"
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -60,6 +131,10 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, object], bool, tuple[str, ...]
     """
     own, script_args = split(argv)
     parser = workflow_parser()
+    if not argv:
+        raise UsageError("expected a command or the flags of a run: dglrun --help lists them")
+    if own and not own[0].startswith("-"):
+        raise UsageError(_unknown_command(own[0]))
     known, unknown = parser.parse_known_args(own)
     if unknown:
         raise UsageError(
@@ -73,94 +148,192 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, object], bool, tuple[str, ...]
     return flags, bool(flags.pop("dry_run")), script_args
 
 
-def workflow_parser() -> _Parser:
+def workflow_parser() -> Parser:
     """The flags of the 2021 `dglrun`, in both spellings of the workspace, and ours."""
-    parser = _Parser(
-        "dglrun",
-        allow_abbrev=False,
-        description="Partitions a graph and trains on it, in the pods of a DGLJob.",
-        epilog="What follows -- goes to the training script. Also: dglrun " + "|".join(COMMANDS),
-    )
-    _add_graph_flags(parser.add_argument_group("graph and partition"))
+    parser = Parser("dglrun", usage=_USAGE, description=_description())
+    parser.add_argument("--version", action=_Version, help="print the version and exit")
+    group = parser.add_argument_group("graph and partition")
+    _add_graph_flags(group)
+    _add_backend_flags(group)
     _add_training_flags(parser.add_argument_group("training"))
     _add_place_flags(parser.add_argument_group("places and limits"))
-    _add_flags_of_2021(parser.add_argument_group("accepted for the sake of 2021, without effect"))
+    _add_flags_of_2021(parser.add_argument_group("deprecated; accepted and ignored"))
     return parser
+
+
+def _description() -> str:
+    lines = [f"  {name:<10} {each.summary}\n{'':13}{each.example}" for name, each in COMMANDS.items()]
+    return "\n".join(
+        (
+            "Partition a graph and train on it with DGL, in the pods of a DGLJob. Without a",
+            "command dglrun runs the role of its pod; --dry-run shows the plan anywhere:",
+            "  dglrun --dry-run -g g --num-partitions 2 --partition-entry-point part.py \\",
+            "      --train-entry-point train.py -- --lr 0.1",
+            "",
+            "commands:",
+            *lines,
+            f"  {'help':<10} show this help, or that of a command",
+        )
+    )
+
+
+def _unknown_command(word: str) -> str:
+    near = meant(word, (*COMMANDS, "help"))
+    hint = near or "dglrun --help lists the commands; arguments of the training script go behind --"
+    return f"unknown argument {word!r}: {hint}"
+
+
+def is_command(argv: Sequence[str]) -> bool:
+    """Whether the command line starts with a command, and not with a flag of the workflow."""
+    return bool(argv) and argv[0] in (*COMMANDS, *INTERNAL, "help")
 
 
 def run_command(argv: Sequence[str]) -> int:
     """Run a subcommand; returns its exit code."""
     name, *rest = argv
+    if name == "help":
+        return program.run("dglrun help", lambda: _help(rest))
+    if name in INTERNAL:
+        return int(importlib.import_module(INTERNAL[name]).main(rest))
+    return program.run(f"dglrun {name}", lambda: _run(name, rest))
+
+
+def _help(argv: Sequence[str]) -> int:
+    if not argv:
+        workflow_parser().print_help()
+    elif argv[0] not in COMMANDS:
+        raise UsageError(f"unknown command {argv[0]!r}: {meant(argv[0], COMMANDS) or ', '.join(COMMANDS)}")
+    else:
+        command_parser(argv[0]).print_help()
+    return exitcodes.OK
+
+
+def _run(name: str, argv: Sequence[str]) -> int:
+    """Import the command's module, which may need packages, and run it."""
     try:
-        module = importlib.import_module(COMMANDS[name])
+        args = command_parser(name).read(argv)
+        with program.naming(getattr(args, "out_dir", None)):
+            return int(_module(name).run(args))
     except ModuleNotFoundError as error:
-        print(f"dglrun {name}: this image lacks the Python package {error.name}", file=sys.stderr)
-        return exitcodes.USAGE
-    if hasattr(module, "main"):
-        return int(module.main(rest))
-    parser = argparse.ArgumentParser("dglrun", allow_abbrev=False)
-    module.add_parser(parser.add_subparsers(dest="command", required=True))
-    try:
-        return int(module.run(parser.parse_args(argv)))
-    except OSError as error:
-        print(f"dglrun {name}: {error}", file=sys.stderr)
-        return exitcodes.IO
+        text = f"this Python lacks the package {error.name}"
+        return program.complain(f"dglrun {name}", text, exitcodes.USAGE)
+
+
+def command_parser(name: str) -> Parser:
+    """The flags of a command, imported with its module."""
+    command = COMMANDS[name]
+    parser = Parser(
+        f"dglrun {name}", description=command.description, epilog=f"example:\n  {command.example}"
+    )
+    _module(name).add_flags(parser)
+    return parser
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"dglrun.commands.{name}")
 
 
 def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-g", "--graph-name", help="graph name: file stem of the partition's JSON")
-    group.add_argument("--num-partitions", metavar="N", help="parts, as many as workers")
+    group.add_argument(
+        "-g", "--graph-name", metavar="NAME", help="graph name: file stem of the partition's JSON"
+    )
+    group.add_argument(
+        "--num-partitions", metavar="N", help="number of partitions; must equal the number of workers"
+    )
     group.add_argument("--partition-entry-point", metavar="FILE", help="partition script")
-    group.add_argument("--chunked-graph", metavar="DIR", help="chunked graph to partition, no script needed")
     group.add_argument(
-        "--partition-backend", metavar="NAME", help="for --chunked-graph: dglrun partition --help"
+        "--chunked-graph", metavar="DIR", help="chunked graph to partition instead of a script"
     )
-    group.add_argument(
-        "--partition-assignment", metavar="DIR", help="for --partition-backend user: <ntype>.txt of your own"
-    )
-    group.add_argument("--partition-ranks", metavar="N", help="processes that partition a chunked graph")
-    group.add_argument(
-        "--partition-balance", metavar="WORDS", help="ParMETIS modes: nodes, types, edges (types,edges)"
-    )
-    group.add_argument("--partition-seed", metavar="N", help="seed of the back end (1)")
-    group.add_argument("--partition-timeout", metavar="SECONDS", help="deadline of each mpirun (86400)")
-    group.add_argument("--interface", metavar="NAME", help="network interface of the pods for MPI (eth0)")
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
     group.add_argument(
-        "--use-graphbolt",
-        action="store_true",
-        default=None,
-        help="for --chunked-graph: write GraphBolt's form too",
+        "--use-graphbolt", action="store_true", default=None, help="write GraphBolt's format too"
     )
-    group.add_argument("--verify", metavar="WHEN", help="check partitions: auto (small ones), always, never")
+    group.add_argument(
+        "--verify",
+        choices=("auto", "always", "never"),
+        metavar="WHEN",
+        help="check the partition: auto (small ones), always, never (default: auto)",
+    )
     group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
+
+
+def _add_backend_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--partition-backend",
+        choices=(*IN_PROCESS, *ON_RANKS, PROGRAM),
+        metavar="NAME",
+        help="for --chunked-graph (default: the first of the mode)",
+    )
+    group.add_argument(
+        "--partition-assignment", metavar="DIR", help="for --partition-backend user: your <ntype>.txt files"
+    )
+    group.add_argument(
+        "--partition-ranks", metavar="N", help="MPI processes that partition (default: parts or workers)"
+    )
+    group.add_argument(
+        "--partition-balance",
+        metavar="WORDS",
+        help="ParMETIS modes: nodes, types, edges, joined by commas (default: types,edges)",
+    )
+    group.add_argument("--partition-seed", metavar="N", help="seed of the back end (default: 1)")
+    group.add_argument(
+        "--partition-timeout", metavar="SECONDS", help="deadline of each mpirun (default: 86400)"
+    )
+    group.add_argument("--interface", metavar="NAME", help="network interface for MPI (default: eth0)")
 
 
 def _add_training_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--train-entry-point", metavar="FILE", help="training script")
     group.add_argument("--num-epochs", metavar="N", help="given to the training script as --num_epochs")
     group.add_argument("--batch-size", metavar="N", help="given to the training script as --batch_size")
-    group.add_argument("--num-trainers", metavar="N", help="trainers on each worker (1)")
-    group.add_argument("--num-samplers", metavar="N", help="sampler processes of each trainer (0)")
-    group.add_argument("--num-servers", metavar="N", help="DGL servers on each worker (1)")
+    group.add_argument("--num-trainers", metavar="N", help="trainers on each worker (default: 1)")
+    group.add_argument("--num-samplers", metavar="N", help="sampler processes of each trainer (default: 0)")
+    group.add_argument("--num-servers", metavar="N", help="DGL servers on each worker (default: 1)")
     group.add_argument("--num-gpus", metavar="N", help="GPUs of each worker, given as --num_gpus")
-    group.add_argument("--backend", help="gloo or nccl, given to the training script as --backend")
-    group.add_argument("--graph-format", metavar="FORMATS", help="in memory (csc); for edge tasks csc,coo")
+    group.add_argument(
+        "--backend",
+        metavar="NAME",
+        help="gloo or nccl, given to the script as --backend",
+    )
+    group.add_argument(
+        "--graph-format",
+        metavar="FORMATS",
+        help="formats in memory; edge tasks need csc,coo (default: csc)",
+    )
 
 
 def _add_place_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--workspace", "--worksapce", metavar="DIR", help="(/dgl_workspace; both spellings are understood)"
+        "--workspace",
+        "--worksapce",
+        metavar="DIR",
+        help="working folder on every pod (default: /dgl_workspace)",
     )
-    group.add_argument("--dataset-dir", metavar="DIR", help="dataset volume of the launcher")
-    group.add_argument("--partition-config-path", metavar="FILE", help="the partition's JSON on the launcher")
-    group.add_argument("--output-dir", metavar="DIR", help="DGL_OUTPUT_DIR (<workspace>/output)")
-    group.add_argument("--start-timeout", metavar="SECONDS", help="deadline for pods and streams (600)")
-    group.add_argument("--lease", metavar="SECONDS", help="workers end what hears no launcher so long (30)")
-    group.add_argument("--shm-dir", metavar="DIR", help="shared memory of the workers (/dev/shm)")
-    group.add_argument("--python", metavar="FILE", help="interpreter of the scripts (the one of dglrun)")
-    group.add_argument("--dry-run", action="store_true", help="print the plan as YAML and stop")
+    group.add_argument(
+        "--dataset-dir",
+        metavar="DIR",
+        help="dataset volume of the launcher (default: /dgl_workspace/dataset)",
+    )
+    group.add_argument(
+        "--partition-config-path",
+        metavar="FILE",
+        help="the partition's JSON on the launcher (default: <dataset-dir>/<graph>.json)",
+    )
+    group.add_argument("--output-dir", metavar="DIR", help="DGL_OUTPUT_DIR (default: <workspace>/output)")
+    group.add_argument(
+        "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 600)"
+    )
+    group.add_argument(
+        "--lease",
+        metavar="SECONDS",
+        help="stop the worker processes after this many seconds without a launcher heartbeat (default: 30)",
+    )
+    group.add_argument("--shm-dir", metavar="DIR", help="shared memory of the workers (default: /dev/shm)")
+    group.add_argument(
+        "--python", metavar="FILE", help="interpreter of the scripts (default: the one of dglrun)"
+    )
+    group.add_argument("--dry-run", action="store_true", help="print the plan as YAML and exit")
     group.add_argument(
         "-v", "--verbose", action="store_true", help="with --dry-run: whole commands, environments and specs"
     )

@@ -34,6 +34,12 @@ class DataError(ValueError):
     exit_code = exitcodes.DATA
 
 
+class UnwritableError(DataError):
+    """The output cannot be written: the message names it and says why."""
+
+    exit_code = exitcodes.IO
+
+
 class BackendMissingError(RuntimeError):
     """The back end that was asked for is not installed; the message says what to install."""
 
@@ -41,6 +47,10 @@ class BackendMissingError(RuntimeError):
 
 
 class BackendFailedError(RuntimeError):
-    """The back end ran and gave no partition; the message has its own code."""
+    """The back end ran and gave no partition.
 
-    exit_code = exitcodes.SOFTWARE
+    Attributes:
+        exit_code: Of dglrun; 128 + n where signal n ended the back end.
+    """
+
+    exit_code: int = exitcodes.SOFTWARE

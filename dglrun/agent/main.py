@@ -1,10 +1,9 @@
-"""`dglrun supervise`: started by the launcher on each worker, through `kubectl exec -i`.
+"""What `dglrun supervise` does on a worker, at the other end of the launcher's `kubectl exec -i`.
 
 `start` reads a spec as one line on stdin, prepares the worker, leaves a supervisor behind that no longer
-depends on the stream, and becomes a view of it. `attach` is a view only.
+depends on the stream, and becomes a view of it. `show` is a view only.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -19,17 +18,8 @@ from dglrun.agent.spec import Spec, SpecError, decode
 from dglrun.contract import exitcodes
 
 
-def main(argv: list[str]) -> int:
-    """Run `dglrun supervise <argv>`; returns the exit code."""
-    parser = argparse.ArgumentParser("dglrun supervise", description=__doc__)
-    parser.add_argument("do", choices=["start", "attach"], help="begin a run, or look at the running one")
-    parser.add_argument("--folder", type=Path, required=True, help="run folder of this worker")
-    args = parser.parse_args(argv)
-    folder = args.folder.absolute()
-    return _start(folder) if args.do == "start" else _attach(folder)
-
-
-def _start(folder: Path) -> int:
+def start(folder: Path) -> int:
+    """Start a supervisor in a run folder and show it; returns the exit code."""
     try:
         spec = decode(_line())
         lock, before, notes = single_instance.acquire(folder, Path(spec.shm))
@@ -47,10 +37,11 @@ def _start(folder: Path) -> int:
     os.waitpid(child, 0)
     os.close(lock)
     listener.close()
-    return _attach(folder)
+    return show(folder)
 
 
-def _attach(folder: Path) -> int:
+def show(folder: Path) -> int:
+    """Show the running supervisor's events until it ends; returns the exit code."""
     try:
         connection = attach.connect(folder)
     except OSError as error:

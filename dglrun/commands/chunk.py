@@ -6,7 +6,6 @@ edges) as many data sets keep them; parquet: two columns), features `type/name=F
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,72 +13,89 @@ from typing import Any
 import numpy as np
 
 from dglrun.arrays import BFLOAT16, Array, dtype_name
+from dglrun.commands import elapsed, flags
+from dglrun.commands.arguments import whole
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
+from dglrun.formats import writable
 from dglrun.formats.chunked import check, names, read, write
-from dglrun.formats.chunked.metadata import Dialect
+from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
 
 AUTO, ROWS, COLUMNS = "auto", "rows", "columns"
 Tables = dict[str, dict[str, Array]]
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `chunk` to dglrun's commands."""
-    parser = subparsers.add_parser("chunk", help="make a chunked graph", description=__doc__)
-    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the chunked graph")
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of `chunk`."""
+    flags.add_out_dir(parser, "the chunked graph")
     parser.add_argument("--name", required=True, help="graph name")
     parser.add_argument("--dgl-graph", type=Path, metavar="FILE", help="file of dgl.save_graphs (needs dgl)")
-    for flag, what in (("nodes", "TYPE=NUMBER"), ("edges", "S:R:D=FILE")):
-        parser.add_argument(f"--{flag}", action="append", default=[], metavar=what, help="may be repeated")
-    for flag in ("node-data", "edge-data"):
-        parser.add_argument(f"--{flag}", action="append", default=[], metavar="TYPE/NAME=FILE")
-    parser.add_argument("--files", type=_at_least_one, default=1, help="files for each table (1)")
+    for flag, what, text in (
+        ("nodes", "TYPE=NUMBER", "node count of a type"),
+        ("edges", "S:R:D=FILE", "edges of a type: .npy, .parquet or .csv"),
+        ("node-data", "TYPE/NAME=FILE", "a node feature"),
+        ("edge-data", "TYPE/NAME=FILE", "an edge feature"),
+    ):
+        parser.add_argument(
+            f"--{flag}", action="append", default=[], metavar=what, help=f"{text}; repeatable"
+        )
     parser.add_argument(
         "--edge-layout",
         choices=(AUTO, ROWS, COLUMNS),
         default=AUTO,
-        help="numpy edges: rows (edges, 2), columns (2, edges), or auto by shape; needed for (2, 2) (auto)",
+        help="numpy edges: rows (edges, 2), columns (2, edges), or auto by shape; needed for (2, 2) "
+        "(default: auto)",
     )
-    parser.add_argument("--edge-format", choices=FORMATS, default=CSV, help="of the edge files (csv)")
-    parser.add_argument("--feature-format", choices=(NUMPY, PARQUET), default=NUMPY, help="(numpy)")
     parser.add_argument(
-        "--dialect", choices=[each.value for each in Dialect], default=Dialect.BOTH.value, help="(both)"
+        "--files", type=whole(1), default=1, metavar="N", help="files for each table (default: 1)"
     )
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
-    return int(text)
+    parser.add_argument(
+        "--edge-format", choices=FORMATS, default=CSV, help="format of the edge files (default: csv)"
+    )
+    parser.add_argument(
+        "--feature-format",
+        choices=(NUMPY, PARQUET),
+        default=NUMPY,
+        help="format of the feature files (default: numpy)",
+    )
+    parser.add_argument(
+        "--dialect",
+        choices=[each.value for each in Dialect],
+        default=Dialect.BOTH.value,
+        help="counts in metadata.json: for each chunk, each type, or both (default: both)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the chunked graph; returns the exit code.
 
-    65: bad input. 73: the output folder cannot be written. 2: missing packages or flags.
+    Raises:
+        DataError: bad input, or an output that cannot be written.
+        ModuleNotFoundError: --dgl-graph without dgl.
     """
+    writable.require_folder(args.out_dir)
     try:
-        nodes, edges, node_data, edge_data = _input(args)
-        _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
-        graph = write.graph(
-            args.out_dir, args.name, nodes, edges, node_data, edge_data,
-            layout=args.edge_format, feature_layout=args.feature_format, files=args.files,
-            dialect=Dialect(args.dialect),
-        )  # fmt: skip
-        check.check_counts(graph)
-    except (DataError, ValueError) as error:
-        return _complain(error, error.exit_code if isinstance(error, DataError) else exitcodes.DATA)
-    except ModuleNotFoundError as error:
-        return _complain(f"--dgl-graph needs the Python package {error.name}", exitcodes.USAGE)
+        with elapsed.showing(f"dglrun chunk: {args.name}"):
+            graph = _written(args)
+    except ValueError as error:
+        raise error if isinstance(error, DataError) else DataError(str(error)) from error
     total = f"{sum(graph.num_nodes)} nodes, {sum(graph.num_edges)} edges"
-    print(f"dglrun chunk: {args.out_dir}: {total}, {args.files} files for each table")
+    files = "1 file" if args.files == 1 else f"{args.files} files"
+    print(f"dglrun chunk: {args.out_dir}: {total}, {files} per table")
     return exitcodes.OK
 
 
-def _complain(error: object, code: int) -> int:
-    print(f"dglrun chunk: {error}", file=sys.stderr)
-    return code
+def _written(args: argparse.Namespace) -> ChunkedGraph:
+    nodes, edges, node_data, edge_data = _input(args)
+    _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
+    graph = write.graph(
+        args.out_dir, args.name, nodes, edges, node_data, edge_data,
+        layout=args.edge_format, feature_layout=args.feature_format, files=args.files,
+        dialect=Dialect(args.dialect),
+    )  # fmt: skip
+    check.check_counts(graph)
+    return graph
 
 
 def _input(args: argparse.Namespace) -> tuple[dict[str, int], dict[str, Array], Tables, Tables]:
@@ -154,15 +170,21 @@ def _rows(path: Path) -> Array:
 
 def _node_counts(given: Sequence[str], edges: Mapping[str, Array], node_data: Tables) -> dict[str, int]:
     """Node types in the order given, then as the edge types name them; counts by flag or by features."""
-    counts = {name: int(value) for name, value in map(_pair, given)}
+    counts = {name: _count(name, value) for name, value in map(_pair, given)}
     for etype in edges:
         for ntype in etype.split(":")[::2]:
             if ntype not in counts:
                 rows = [len(feature) for feature in node_data.get(ntype, {}).values()]
                 if not rows:
-                    raise DataError(f"how many nodes has {ntype!r}? Expected --nodes {ntype}=NUMBER")
+                    raise DataError(f"node count of {ntype!r} unknown; pass --nodes {ntype}=NUMBER")
                 counts[ntype] = rows[0]
     return counts
+
+
+def _count(ntype: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise DataError(f"--nodes {ntype}: expected a whole number, got {text!r}")
+    return int(text)
 
 
 def _from_dgl(path: Path) -> tuple[dict[str, int], dict[str, Array], Tables, Tables]:

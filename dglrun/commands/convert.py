@@ -1,65 +1,106 @@
 """`dglrun convert`: ParMETIS text to and from chunked graphs and assignments."""
 
 import argparse
-import sys
 from pathlib import Path
 
+from dglrun.commands import elapsed, flags
+from dglrun.commands.arguments import whole
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
-from dglrun.formats import assignment
+from dglrun.formats import assignment, writable
 from dglrun.formats.chunked import check
-from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmetis
 from dglrun.partitioning import partition_quality
 
+_EXAMPLES = {
+    "to-parmetis": "--in-dir chunks --out-dir text",
+    "from-parmetis": "--in-dir text --stem g --ntypes a,b --etypes a:r:b,b:s:a --out-dir chunks",
+    "from-pieces": "--in-dir chunks --pieces-dir pieces --stem g --num-parts 2 --out-dir assignment",
+    "from-part-file": "--in-dir chunks --part-file g_part.2 --num-parts 2 --out-dir assignment",
+}
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `convert` and its four directions."""
-    parser = subparsers.add_parser("convert", help="ParMETIS text to and from", description=__doc__)
-    ways = parser.add_subparsers(dest="way", required=True, metavar="WAY")
-    to = _way(ways, "to-parmetis", "chunked graph -> <stem>_nodes.txt, _edges.txt, _stats.txt")
-    _add_graph(to)
-    to.add_argument("--stem", help="beginning of the file names (the graph's name)")
-    to.add_argument("--lists", type=int, default=0, metavar="FILES", help="two-list form with so many files")
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The four directions of `convert`, and their flags."""
+    ways = parser.add_subparsers(dest="way", required=True, metavar="WAY", title="ways")
+    _add_to_text(ways)
+    _add_from_text(ways)
+    _add_from_assignments(ways)
+
+
+def _add_to_text(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    to = _way(ways, "to-parmetis", "chunked graph to <stem>_nodes.txt, _edges.txt, _stats.txt")
+    flags.add_chunked_graph(to)
+    to.add_argument("--stem", help="start of the file names (default: the graph's name)")
+    to.add_argument(
+        "--lists", type=whole(0), default=0, metavar="N", help="write two lists of N files (default: 0, off)"
+    )
     to.add_argument("--by-degree", action="store_true", help="weigh nodes by 1 + in-degree")
-    back = _way(ways, "from-parmetis", "<stem>_nodes.txt, _edges.txt, or the two lists -> chunked graph")
-    back.add_argument("--in-dir", type=Path, required=True, help="folder of the text files")
-    back.add_argument("--stem", required=True, help="beginning of the file names")
-    back.add_argument("--ntypes", required=True, help="names of the node types by type ID, joined by commas")
-    back.add_argument("--etypes", required=True, help="names src:rel:dst of the edge types, joined by commas")
-    back.add_argument("--files", type=int, default=1, help="files for each edge type")
-    parts = _way(ways, "from-pieces", "p<part>-<stem>_nodes.txt -> assignment")
-    _add_graph(parts)
-    parts.add_argument("--stem", required=True, help="beginning of the file names")
-    parts.add_argument("--pieces-dir", type=Path, required=True, help="folder of the p<part>-... files")
-    parts.add_argument("--num-parts", type=int, required=True, help="number of parts")
-    parts.add_argument("--weights", type=int, help="columns of weights (one for each type that has nodes)")
-    part = _way(ways, "from-part-file", "<stem>_part.<P>, lines '<homogeneous ID> <part>' -> assignment")
-    _add_graph(part)
-    part.add_argument("--part-file", type=Path, required=True, help="the file")
-    part.add_argument("--num-parts", type=int, required=True, help="number of parts")
+
+
+def _add_from_text(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    back = _way(ways, "from-parmetis", "<stem>_nodes.txt, _edges.txt or the two lists to a chunked graph")
+    back.add_argument("--in-dir", type=Path, required=True, metavar="DIR", help="folder of the text files")
+    back.add_argument("--stem", required=True, help="start of the file names")
+    back.add_argument("--ntypes", required=True, help="node types in order of their IDs, joined by commas")
+    back.add_argument(
+        "--etypes", required=True, help="edge types S:R:D in order of their IDs, joined by commas"
+    )
+    back.add_argument(
+        "--files", type=whole(1), default=1, metavar="N", help="files for each edge type (default: 1)"
+    )
+
+
+def _add_from_assignments(ways: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parts = _way(ways, "from-pieces", "p<part>-<stem>_nodes.txt to an assignment")
+    flags.add_chunked_graph(parts)
+    parts.add_argument("--stem", required=True, help="start of the file names")
+    parts.add_argument(
+        "--pieces-dir", type=Path, required=True, metavar="DIR", help="folder of the p<part>-... files"
+    )
+    _add_parts(parts)
+    parts.add_argument(
+        "--weights",
+        type=whole(0),
+        metavar="N",
+        help="columns of weights (default: the types that have nodes)",
+    )
+    part = _way(ways, "from-part-file", "<stem>_part.<P>, lines '<homogeneous ID> <part>', to an assignment")
+    flags.add_chunked_graph(part)
+    part.add_argument("--part-file", type=Path, required=True, metavar="FILE", help="the file")
+    _add_parts(part)
 
 
 def _way(
     ways: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str
 ) -> argparse.ArgumentParser:
-    parser = ways.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the result")
+    """A direction with the flags that all have; its example is in _EXAMPLES."""
+    example = f"example:\n  dglrun convert {name} {_EXAMPLES[name]}"
+    parser = ways.add_parser(name, help=summary, description=f"Convert {summary}.", epilog=example)
+    flags.add_out_dir(parser, "the result")
     return parser
 
 
-def _add_graph(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--in-dir", type=Path, required=True, help="folder of the chunked graph")
-    parser.add_argument("--metadata-filename", default=FILENAME, help="its name in --in-dir")
+def _add_parts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--num-parts", type=whole(1, assignment.MAX_PARTS), required=True, metavar="N", help="number of parts"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert; returns the exit code: 65 for bad input, 73 for an output folder that cannot be written."""
+    """Convert; returns the exit code.
+
+    Raises:
+        DataError: bad input, or an output that cannot be written.
+    """
+    writable.require_folder(args.out_dir)
     try:
-        print(f"dglrun convert: {_WAYS[args.way](args)}")
-    except (DataError, ValueError) as error:
-        print(f"dglrun convert: {error}", file=sys.stderr)
-        return error.exit_code if isinstance(error, DataError) else exitcodes.DATA
+        with elapsed.showing(f"dglrun convert: {args.way}"):
+            done = _WAYS[args.way](args)
+    except ValueError as error:
+        raise error if isinstance(error, DataError) else DataError(str(error)) from error
+    print(f"dglrun convert: {done}")
     return exitcodes.OK
 
 

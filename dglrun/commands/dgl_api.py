@@ -16,10 +16,12 @@ import numpy as np
 import torch as th
 
 from dglrun.arrays import BFLOAT16, Array, dtype_name
+from dglrun.commands import elapsed, program
+from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.dispatch import earlier_parts, graphbolt, write_part_config
 from dglrun.errors import DataError
-from dglrun.formats import output_folder
+from dglrun.formats import output_folder, writable
 from dglrun.formats.chunked import check, read
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.formats.chunked.table import FileSpec
@@ -55,9 +57,13 @@ def run(args: argparse.Namespace) -> None:
     """
     start = time.monotonic()
     source = ChunkedGraph.load(args.in_dir, FILENAME)
-    check.check_counts(source)
-    graph = load(source)
-    balance = train_masks(source, graph) if args.balance_train else None
+    check.check_parts(source, args.num_parts)
+    masked = masked_types(source) if args.balance_train else []
+    writable.require_folder(args.out_dir)
+    with elapsed.showing(f"dglrun: loading {args.in_dir}"):
+        check.check_counts(source)
+        graph = load(source)
+    balance = train_masks(masked, graph) if masked else None
     print(
         f"loaded {graph.num_nodes()} nodes, {graph.num_edges()} edges in {time.monotonic() - start:.1f} s",
         flush=True,
@@ -67,7 +73,8 @@ def run(args: argparse.Namespace) -> None:
     name = f"{source.name}.json"
     # Beside the parts a job's script may keep data of its own.
     with output_folder.replacing(args.out_dir, earlier_parts.owned, (name,), among_others=True) as draft:
-        mapping = _partition(args, draft, source, graph, balance)
+        with elapsed.showing(f"dglrun: DGL's partition_graph, {args.method}"):
+            mapping = _partition(args, draft, source, graph, balance)
         _name_backend(draft / name)
         for kind, found in zip("ne", mapping, strict=True):
             save_mapping(load_folder(draft / name), kind, found)
@@ -91,15 +98,24 @@ def load(source: ChunkedGraph) -> Any:
     return graph
 
 
-def train_masks(source: ChunkedGraph, graph: Any) -> Any:
-    """The masks of training nodes in the form that `balance_ntypes` wants.
+def masked_types(source: ChunkedGraph) -> list[str]:
+    """The node types that have a mask of training nodes.
 
     Raises:
-        DataError: no node type has a train_mask.
+        DataError: none has; lists the node data that there are.
     """
     masked = [ntype for ntype, features in source.node_data.items() if TRAIN_MASK in features]
     if not masked:
-        raise DataError(f"{source.name}: --balance-train: no node type has node data {TRAIN_MASK}")
+        known = sorted({name for features in source.node_data.values() for name in features})
+        found = ", ".join(known) or "none"
+        raise DataError(
+            f"{source.name}: --balance-train: no node type has node data {TRAIN_MASK} (there are: {found})"
+        )
+    return masked
+
+
+def train_masks(masked: list[str], graph: Any) -> Any:
+    """The masks of training nodes in the form that `balance_ntypes` wants."""
     masks = {ntype: graph.nodes[ntype].data[TRAIN_MASK].long() for ntype in masked}
     return masks[masked[0]] if graph.is_homogeneous else masks
 
@@ -191,7 +207,7 @@ def _name_backend(config: Path) -> None:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("dglrun.commands.dgl_api", description=__doc__)
+    parser = Parser("dglrun.commands.dgl_api", description="Internal: DGL's own partition_graph.")
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
     parser.add_argument("--num-parts", type=int, required=True)
@@ -200,8 +216,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--balance-edges", action="store_true")
     parser.add_argument("--use-graphbolt", action="store_true", help="write GraphBolt's form too")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args(argv)
+    return parser.read(argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.internal(main))

@@ -6,62 +6,91 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
+from dglrun.commands import elapsed, flags, program
+from dglrun.commands.arguments import UsageError, above, whole
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, pipeline, source
-from dglrun.errors import BackendMissingError, DataError
+from dglrun.errors import DataError
+from dglrun.formats import writable
 from dglrun.formats.dgl import graphs
 from dglrun.mpi import mpirun
-from dglrun.mpi.collectives import AgreedError, MpiRanks, Ranks, connect, is_started_by_mpirun
+from dglrun.mpi.collectives import (
+    AgreedError,
+    MpiRanks,
+    Ranks,
+    connect,
+    is_started_by_mpirun,
+    run_on_all_ranks,
+)
 
-_DAY = 86400
+_DAY = 86400.0
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
-
-
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `dispatch` to dglrun's commands."""
-    add_flags(
-        subparsers.add_parser(
-            "dispatch",
-            help="make DGL's partition folder of a chunked graph and its assignment",
-            description=__doc__,
-        )
-    )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `dispatch`."""
-    parser.add_argument("--in-dir", type=Path, required=True, help="folder of the chunked graph")
+    flags.add_chunked_graph(parser)
     parser.add_argument(
-        "--partitions-dir", type=Path, required=True, help="folder of <ntype>.txt and partition_meta.json"
+        "--partitions-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of <ntype>.txt and partition_meta.json",
     )
-    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the result")
-    parser.add_argument("--ip-config", type=Path, help="machines, one a line; their number divides the parts")
-    parser.add_argument("--metadata-filename", default="metadata.json", help="its name in --in-dir")
+    flags.add_out_dir(parser, "the parts")
+    parser.add_argument(
+        "--ip-config",
+        type=Path,
+        metavar="FILE",
+        help="machines, one on each line; their number must divide the number of parts",
+    )
+    _add_contents(parser)
+    _add_ranks(parser)
+    group = parser.add_argument_group("deprecated; accepted and ignored")
+    for flag in _OF_SSH:
+        group.add_argument(flag, help="flag of DGL's dispatch_data.py")
+
+
+def _add_contents(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-orig-nids", action="store_true", help="keep original node IDs")
     parser.add_argument("--save-orig-eids", action="store_true", help="keep original edge IDs")
     parser.add_argument(
         "--graph-formats",
         type=_formats,
         default=("coo",),
-        help="formats of graph.dgl, joined by commas: coo (default), csc, csr",
+        metavar="FORMATS",
+        help="formats of graph.dgl: coo, csc, csr, joined by commas (default: coo)",
     )
     parser.add_argument(
         "--use-graphbolt", action="store_true", help="write fused_csc_sampling_graph.pt too (dgl 2.1)"
     )
+
+
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--process-group-timeout",
-        type=float,
-        default=1800,
-        help="seconds that a rank waits for the others before all are ended (default 1800)",
+        type=above(0),
+        default=1800.0,
+        metavar="SECONDS",
+        help="a rank that waits longer for the others ends all (default: 1800)",
     )
     parser.add_argument(
-        "--ranks", type=int, default=1, help="processes on this machine, started by mpirun (default 1)"
+        "--ranks",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="processes on this machine, started by mpirun (default: 1)",
     )
-    parser.add_argument("--deadline", type=int, default=_DAY, help="seconds for mpirun, with --ranks")
-    for flag in _OF_SSH:
-        parser.add_argument(flag, help="accepted as DGL's dispatch has it; without effect here")
+    parser.add_argument(
+        "--deadline",
+        type=above(0),
+        default=_DAY,
+        metavar="SECONDS",
+        help="with --ranks, until mpirun and its ranks are ended (default: 86400)",
+    )
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -77,18 +106,17 @@ def run(args: argparse.Namespace, is_rank: bool = False) -> int:
     Args:
         args: The flags.
         is_rank: Whether mpirun starts this program; then MPI is asked for the number of ranks.
+
+    Raises:
+        UsageError: a flag needs what is not installed.
+        BackendMissingError: there are other ranks, and MPI is not installed here.
     """
     if args.use_graphbolt and (reason := graphbolt.lacking()):
-        _complain(reason)
-        return exitcodes.USAGE
+        raise UsageError(reason)
     if args.ranks > 1 and not is_started_by_mpirun():
         return _start(args)
-    try:
-        ranks = connect(args.process_group_timeout, is_rank)
-    except BackendMissingError as error:
-        _complain(str(error))
-        return error.exit_code
-    return _guard(ranks, lambda: _dispatch(args, ranks))
+    ranks = connect(args.process_group_timeout, is_rank)
+    return _guard(ranks, args.out_dir, lambda: _dispatch(args, ranks))
 
 
 def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
@@ -98,24 +126,30 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
         if ranks.rank == 0:
             print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
 
-    pipeline.dispatch(_options(args), ranks, say)
+    run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
+    with elapsed.showing("dglrun dispatch", is_rank=ranks.size > 1) if ranks.rank == 0 else nullcontext():
+        pipeline.dispatch(_options(args), ranks, say)
 
 
-def _guard(ranks: Ranks, work: Callable[[], None]) -> int:
+def _guard(ranks: Ranks, out: Path, work: Callable[[], None]) -> int:
     """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback.
 
     Where all ranks know the error, one says it and all leave after it; else this rank ends the others.
     """
     try:
-        work()
+        with program.naming(out):
+            work()
     except AgreedError as error:
         if ranks.rank == 0:
             _complain(str(error))
         ranks.gather("it is said")  # before mpirun ends the ranks for the first one that leaves
         return error.exit_code
-    except (DataError, OSError) as error:
+    except DataError as error:
         _complain(f"rank {ranks.rank}: {error}")
-        return _end(ranks, exitcodes.DATA if isinstance(error, DataError) else exitcodes.IO)
+        return _end(ranks, error.exit_code)
+    except OSError as error:
+        _complain(f"rank {ranks.rank}: {program.describe(error)}")
+        return _end(ranks, exitcodes.IO)
     except Exception:
         traceback.print_exc()
         _complain(f"rank {ranks.rank}: this is a bug in dglrun")
@@ -149,12 +183,19 @@ def _options(args: argparse.Namespace) -> source.Options:
 
 
 def _start(args: argparse.Namespace) -> int:
-    """Start the ranks on this machine; mpirun's exit code is that of the rank that failed first."""
+    """Start the ranks on this machine; mpirun's exit code is that of the rank that failed first.
+
+    Raises:
+        UsageError: there is no mpirun.
+        UnwritableError: the output cannot be written.
+    """
     if shutil.which("mpirun") is None:
-        _complain(f"--ranks {args.ranks} needs Open MPI and mpi4py (Debian: openmpi-bin, python3-mpi4py)")
-        return exitcodes.USAGE
-    program = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *_flags(args))
-    job = mpirun.Job(program, args.ranks, cwd=str(Path.cwd()))
+        raise UsageError(
+            f"--ranks {args.ranks} needs Open MPI and mpi4py (Debian: openmpi-bin, python3-mpi4py)"
+        )
+    writable.require_folder(args.out_dir)
+    argv = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *_flags(args))
+    job = mpirun.Job(argv, args.ranks, cwd=str(Path.cwd()))
     return mpirun.run(mpirun.argv(job), args.deadline)
 
 

@@ -8,16 +8,20 @@ import sys
 from pathlib import Path
 
 from dglrun.agent import process_group
+from dglrun.commands import program
+from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 
 
 def main(argv: list[str]) -> int:
     """Kill what carries the folder in its environment; tell how many there were."""
-    ended = process_group.end_remains(Path(argv[0]))
+    parser = Parser("dglrun.commands.kill_leftovers", description="Internal: kill the ranks of a run.")
+    parser.add_argument("folder", type=Path, help="run folder in their environment")
+    ended = process_group.end_remains(parser.read(argv).folder)
     if ended:
         print(f"killed {len(ended)} processes that mpirun had left", flush=True)
     return exitcodes.OK
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.internal(main))

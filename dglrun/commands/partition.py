@@ -1,4 +1,4 @@
-"""`dglrun partition`: assign the nodes of a chunked graph to parts, by the method that is named.
+"""`dglrun partition`: assign the nodes of a chunked graph to parts by the back end that is named.
 
 Writes `<ntype>.txt` for every node type and partition_meta.json. Back ends: random, metis, user (an
 assignment that you bring) in this process; zoltan, parmetis, pm_dglpart by MPI ranks. A mode has a
@@ -7,22 +7,25 @@ default and never runs another back end than the one it names.
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dglrun import cgroup
+from dglrun.commands import elapsed, flags
+from dglrun.commands.arguments import UsageError, above, whole
 from dglrun.contract import env, exitcodes, hostfile
 from dglrun.contract.names import Mode
-from dglrun.errors import BackendFailedError, BackendMissingError, DataError
-from dglrun.formats import assignment, output_folder
+from dglrun.formats import assignment, output_folder, writable
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
-from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
+from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import BACKENDS, IMBALANCE, IN_PROCESS, ON_RANKS, PROGRAM, partition_quality, serial
 from dglrun.partitioning.distributed import libraries, pm_dglpart
@@ -33,36 +36,62 @@ TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
 
 
-class UsageError(Exception):
-    """The flags contradict one another."""
-
-
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `partition` to dglrun's commands."""
-    parser = subparsers.add_parser("partition", help="assign nodes to parts", description=__doc__)
-    parser.add_argument("--in-dir", type=Path, required=True, help="folder of the chunked graph")
-    parser.add_argument("--metadata-filename", default=FILENAME, help="its name in --in-dir")
-    parser.add_argument("--out-dir", type=Path, required=True, help="folder of the assignment")
-    parser.add_argument("--num-parts", "--num-partitions", type=int, required=True, help="number of parts")
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of `partition`."""
+    flags.add_chunked_graph(parser)
+    flags.add_out_dir(parser, "the assignment")
+    parser.add_argument(
+        "--num-parts",
+        "--num-partitions",
+        type=whole(1, assignment.MAX_PARTS),
+        required=True,
+        metavar="N",
+        help="number of parts, at most as many as nodes",
+    )
     parser.add_argument(
         "--mode",
         choices=[mode.value for mode in BACKENDS],
         default=_mode_of_job(),
-        help="partition mode of the job (its own, else DGL-API)",
+        help="partition mode (default: that of the job, else DGL-API)",
     )
-    defaults = ", ".join(f"{mode.value}: {names[0]}" for mode, names in BACKENDS.items())
+    defaults = ", ".join(f"{names[0]} in {mode.value}" for mode, names in BACKENDS.items())
     parser.add_argument(
-        "--backend", choices=(*IN_PROCESS, *ON_RANKS, PROGRAM), help=f"who partitions ({defaults})"
+        "--backend", choices=(*IN_PROCESS, *ON_RANKS, PROGRAM), help=f"who partitions (default: {defaults})"
     )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the back end (1)")
+    _add_quality(parser)
     parser.add_argument(
-        "--balance", default="types,edges", help="nodes, types, edges, joined by commas (types,edges)"
+        "--assignment", type=Path, metavar="DIR", help="back end user: folder of your <ntype>.txt files"
     )
     parser.add_argument(
-        "--imbalance", type=float, default=IMBALANCE, help="largest part over the mean (1.05)"
+        "--dry-run", action="store_true", help="print what would run and be written, and exit"
     )
-    parser.add_argument("--assignment", type=Path, help="back end user: folder of your <ntype>.txt files")
     _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
+
+
+def _add_quality(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the back end (default: 1)")
+    parser.add_argument(
+        "--balance",
+        type=_balance,
+        default="types,edges",
+        metavar="WORDS",
+        help="nodes, types, edges, joined by commas (default: types,edges)",
+    )
+    parser.add_argument(
+        "--imbalance",
+        type=above(1.0),
+        default=IMBALANCE,
+        metavar="RATIO",
+        help="largest part over the mean that is allowed (default: 1.05)",
+    )
+
+
+def _balance(text: str) -> str:
+    try:
+        Balance.parse(text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _mode_of_job() -> str:
@@ -72,67 +101,86 @@ def _mode_of_job() -> str:
 
 
 def _add_ranks(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--ranks", type=int, help="processes (the container's CPUs; one for each host)")
-    group.add_argument("--hostfile", type=Path, help="DistParMETIS: the job's hostfile")
-    group.add_argument("--agent", help="DistParMETIS: script that runs a command in a pod (kubexec.sh)")
-    group.add_argument("--interface", default="eth0", help="network interface of the pods (eth0)")
-    group.add_argument("--deadline", type=float, default=DAY, help="seconds for mpirun (86400)")
-    group.add_argument("--work-dir", type=Path, help="pm_dglpart: folder for its text (in --out-dir)")
-    group.add_argument("--dry-run", action="store_true", help="print mpirun's command and stop")
+    group.add_argument(
+        "--ranks",
+        type=whole(1),
+        metavar="N",
+        help="processes (default: the container's CPUs; in DistParMETIS one on each host)",
+    )
+    group.add_argument(
+        "--hostfile", type=Path, metavar="FILE", help="DistParMETIS: hostfile (default: the job's)"
+    )
+    group.add_argument(
+        "--agent",
+        metavar="FILE",
+        help="DistParMETIS: runs a command in a pod (default: the job's kubexec.sh)",
+    )
+    group.add_argument(
+        "--interface", default="eth0", metavar="NAME", help="network interface of the pods (default: eth0)"
+    )
+    group.add_argument(
+        "--deadline",
+        type=above(0),
+        default=DAY,
+        metavar="SECONDS",
+        help="until mpirun and its ranks are ended (default: 86400)",
+    )
+    group.add_argument(
+        "--work-dir", type=Path, metavar="DIR", help="pm_dglpart: folder for its text (default: --out-dir)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Partition; returns the exit code.
+    """Partition; returns the exit code: 0, 124 after the deadline, or that of the rank that failed first.
 
-    2: contradicting flags. 65: bad input. 69: the back end is not installed. 70: it failed. 73: --out-dir
-    cannot be written. 124: the deadline. Else the code of the rank that failed, 128 + n where signal n
-    ended it.
+    Raises:
+        UsageError: contradicting flags.
+        DataError: bad input, more parts than nodes, or an output that cannot be written.
+        BackendMissingError: the back end is not installed.
+        BackendFailedError: it failed.
     """
-    try:
-        backend = chosen(args)
-        if backend in ON_RANKS:
-            return _by_ranks(args, backend)
-        with output_folder.reserved(args.out_dir):
-            return _in_process(args, backend) if backend in IN_PROCESS else _by_pm_dglpart(args)
-    except UsageError as error:
-        return _complain(error, exitcodes.USAGE)
-    except (DataError, BackendMissingError, BackendFailedError) as error:
-        return _complain(error, error.exit_code)
-    except OSError as error:
-        return _complain(error, exitcodes.IO)
-
-
-def _complain(error: Exception, code: int) -> int:
-    print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
-    return code
+    backend = chosen(args)
+    if not args.dry_run and Mode(args.mode) is not Mode.DIST_PARMETIS:
+        writable.require_folder(args.out_dir)
+    if backend in ON_RANKS:  # the ranks lock the folder, on every host that has one
+        return _by_ranks(args, backend)
+    with nullcontext() if args.dry_run else output_folder.reserved(args.out_dir):
+        return _in_process(args, backend) if backend in IN_PROCESS else _by_pm_dglpart(args)
 
 
 def chosen(args: argparse.Namespace) -> str:
     """The back end that runs: the named one, else the mode's default.
 
     Raises:
-        UsageError: the mode has no such back end, or a flag is missing or out of range.
+        UsageError: the mode has no such back end, or a flag is missing.
     """
     mode = Mode(args.mode)
     backend: str = args.backend or BACKENDS[mode][0]
     if backend not in BACKENDS[mode]:
-        raise UsageError(f"--mode {mode.value} takes --backend {', '.join(BACKENDS[mode])}, got {backend}")
+        known = ", ".join(BACKENDS[mode])
+        raise UsageError(f"--backend: expected {known} in mode {mode.value}, got {backend!r}")
     if (backend == "user") != (args.assignment is not None):
-        raise UsageError("--assignment DIR goes with --backend user, and the other way round")
-    if not 0 < args.num_parts <= assignment.MAX_PARTS:
-        raise UsageError(f"--num-parts: expected 1 to {assignment.MAX_PARTS}, got {args.num_parts}")
-    if args.imbalance <= 1.0:
-        raise UsageError(f"--imbalance: expected a number above 1, as 1.05, got {args.imbalance}")
-    try:
-        Balance.parse(args.balance.split(","))
-    except ValueError as error:
-        raise UsageError(f"--balance: {error}") from None
+        raise UsageError("--assignment and --backend user must be used together")
     return backend
 
 
-def _in_process(args: argparse.Namespace, backend: str) -> int:
+def _loaded(args: argparse.Namespace) -> ChunkedGraph:
+    """The graph's metadata.
+
+    Raises:
+        DataError: they are bad, or there are fewer nodes than parts.
+    """
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
-    check.check_counts(graph)
+    check.check_parts(graph, args.num_parts)
+    return graph
+
+
+def _in_process(args: argparse.Namespace, backend: str) -> int:
+    graph = _loaded(args)
+    if args.dry_run:
+        return _say_plan(args, graph, f"{backend} in this process")
+    with elapsed.showing("dglrun partition: checking the files"):
+        check.check_counts(graph)
     details: dict[str, Any] = {}
     if backend == "random":
         parts = serial.random_parts(graph, args.num_parts, args.seed)
@@ -141,10 +189,21 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
         parts = _brought(args, graph)
     else:
         balance = Balance.parse(args.balance.split(","))
-        parts, library = serial.metis_parts(graph, args.num_parts, args.seed, balance, args.imbalance)
+        with elapsed.showing("dglrun partition: METIS"):
+            parts, library = serial.metis_parts(graph, args.num_parts, args.seed, balance, args.imbalance)
         words = sorted(args.balance.split(","))
         details = {"library": library, "seed": args.seed, "balance": words, "imbalance": args.imbalance}
     return _finish(args, graph, parts, AssignmentMeta(args.num_parts, backend, details))
+
+
+def _say_plan(args: argparse.Namespace, graph: ChunkedGraph, how: str) -> int:
+    """The dry run of what is no command: what would be read, run and written."""
+    nodes, edges = sum(graph.num_nodes), sum(graph.num_edges)
+    files = ", ".join([*(assignment_file(Path(), ntype).name for ntype in graph.ntypes), assignment.META])
+    print(f"read {args.in_dir}: {nodes} nodes, {edges} edges")
+    print(f"run {how}: {args.num_parts} parts")
+    print(f"write {args.out_dir}: {files}")
+    return exitcodes.OK
 
 
 def _brought(args: argparse.Namespace, graph: ChunkedGraph) -> dict[str, Parts]:
@@ -158,8 +217,9 @@ def _brought(args: argparse.Namespace, graph: ChunkedGraph) -> dict[str, Parts]:
 def _finish(
     args: argparse.Namespace, graph: ChunkedGraph, parts: dict[str, Parts], meta: AssignmentMeta
 ) -> int:
-    details = partition_quality.of_assignment(graph, parts, args.num_parts).details(graph.ntypes)
-    assignment.write(args.out_dir, graph, parts, replace(meta, details={**meta.details, **details}))
+    with elapsed.showing("dglrun partition: measuring and writing"):
+        details = partition_quality.of_assignment(graph, parts, args.num_parts).details(graph.ntypes)
+        assignment.write(args.out_dir, graph, parts, replace(meta, details={**meta.details, **details}))
     _say(args.out_dir)
     return exitcodes.OK
 
@@ -178,23 +238,28 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     remote = _remote(args)
     if remote is None:
         libraries.load(backend)
+        _loaded(args)
     ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(cgroup.cpu_limit())))
     job = mpirun.Job(_program(args, backend), ranks, remote, env=mpirun.RANK_ENV | mpirun.KEEP_FREED)
-    with tempfile.TemporaryDirectory() as folder:
-        hosts = None
-        if remote is not None:
-            hosts = Path(folder) / "hostfile"
-            hosts.write_text(mpirun.hostfile(remote))
-        command = mpirun.argv(job, hosts)
-        if args.dry_run:
-            print(" ".join(command))
-            return exitcodes.OK
-        if remote is not None and not _reached(remote, hosts):
-            return exitcodes.UNAVAILABLE
-        code = mpirun.run(command, args.deadline)
+    if args.dry_run:
+        print(shlex.join(mpirun.argv(job, Path("<hostfile>") if remote else None)))
+        return exitcodes.OK
+    code = _run_ranks(args, job)
     if code == exitcodes.OK and (args.out_dir / assignment.META).is_file():
         _say(args.out_dir)
     return code
+
+
+def _run_ranks(args: argparse.Namespace, job: mpirun.Job) -> int:
+    """Run the ranks to their end; over pods, after a trial."""
+    if job.remote is None:
+        return mpirun.run(mpirun.argv(job), args.deadline)
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Path(folder) / "hostfile"
+        hosts.write_text(mpirun.hostfile(job.remote))
+        if not _reached(job.remote, hosts):
+            return exitcodes.UNAVAILABLE
+        return mpirun.run(mpirun.argv(job, hosts), args.deadline)
 
 
 def _reached(remote: mpirun.Remote, hosts: Path | None) -> bool:
@@ -252,7 +317,9 @@ def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
 
 
 def _by_pm_dglpart(args: argparse.Namespace) -> int:
-    graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
+    graph = _loaded(args)
+    if args.dry_run:
+        return _say_plan(args, graph, f"{pm_dglpart.find()} by mpirun")
     check.check_counts(graph)
     work = args.work_dir or args.out_dir
     for left in args.out_dir.glob(f"{pm_dglpart.PREFIX}*"):  # of a killed run: this one holds the folder
@@ -260,7 +327,8 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     ranks = args.ranks or max(1, int(cgroup.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     _say_what_pm_dglpart_ignores(args)
-    code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)
+    with elapsed.showing("dglrun partition: pm_dglpart"):
+        code, parts = pm_dglpart.partition(graph, work, args.num_parts, ranks, by_degree, args.deadline)
     if code != exitcodes.OK:
         return code
     balanced = ["edges", "types"] if by_degree else ["types"]

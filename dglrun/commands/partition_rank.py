@@ -1,7 +1,38 @@
-"""Entry point of one rank."""
+"""One rank: `python -m mpi4py -m dglrun.commands.partition_rank`, the program that mpirun starts."""
 
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
-from dglrun.partitioning.distributed.rank_main import main
+from dglrun.commands import elapsed, program
+from dglrun.commands.arguments import Parser, above, whole
+from dglrun.formats import assignment
+from dglrun.mpi.collectives import MpiRanks
+from dglrun.partitioning.distributed import rank_main
 
-sys.exit(main(sys.argv[1:]))
+
+def main(argv: list[str]) -> int:
+    """Parse the flags of `dglrun partition` that a rank needs, and run."""
+    args = _parser().read(argv)
+    ranks = MpiRanks()
+    what = f"dglrun partition: {args.backend}"
+    with elapsed.showing(what, is_rank=True) if ranks.rank == 0 else nullcontext():
+        return rank_main.main(ranks, args)
+
+
+def _parser() -> Parser:
+    parser = Parser("dglrun.commands.partition_rank", description="Internal: one rank of dglrun partition.")
+    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--metadata-filename", required=True)
+    parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--backend", choices=tuple(rank_main.LIBRARIES), required=True)
+    parser.add_argument("--num-parts", type=whole(1, assignment.MAX_PARTS), required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--balance", required=True)
+    parser.add_argument("--imbalance", type=above(1.0), required=True)
+    parser.add_argument("--block-rows", type=whole(1), default=rank_main.BLOCK_ROWS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.internal(main))

@@ -1,9 +1,10 @@
 """`python -m dglrun.commands.validate_input`: is the chunked graph there, whole, and the one meant?"""
 
-import argparse
 import sys
 from pathlib import Path
 
+from dglrun.commands import elapsed, program
+from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check
@@ -12,15 +13,16 @@ from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 
 def main(argv: list[str]) -> int:
     """Examine; 0, or 65 with one line that says what is wrong."""
-    parser = argparse.ArgumentParser("dglrun.commands.validate_input", description=__doc__)
+    parser = Parser("dglrun.commands.validate_input", description="Internal: check a chunked graph.")
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--graph-name", required=True)
-    args = parser.parse_args(argv)
+    args = parser.read(argv)
     try:
         graph = ChunkedGraph.load(args.in_dir, FILENAME)
         require_name(graph, args.in_dir / FILENAME, args.graph_name)
-        check.check_counts(graph)
-        check.check_features(graph)
+        with elapsed.showing(f"dglrun: checking {args.in_dir}"):
+            check.check_counts(graph)
+            check.check_features(graph)
     except DataError as error:
         print(f"dglrun: {error}", file=sys.stderr)
         return exitcodes.DATA
@@ -43,4 +45,4 @@ def require_name(graph: ChunkedGraph, path: Path, wanted: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.internal(main))

@@ -10,13 +10,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dglrun.commands import elapsed, program
+from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
-from dglrun.errors import BackendMissingError, DataError
+from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks
@@ -37,13 +40,11 @@ def main(argv: list[str]) -> int:
         0; 65 on every rank when any part does not hold, with the words of the first such rank.
     """
     args = _arguments(argv)
+    ranks = connect(args.timeout)
+    is_first = ranks.rank == 0
     try:
-        ranks = connect(args.timeout)
-    except BackendMissingError as error:
-        print(f"dglrun: {error}", file=sys.stderr, flush=True)
-        return error.exit_code
-    try:
-        run(args, ranks)
+        with elapsed.showing("dglrun: checking the parts", is_rank=True) if is_first else nullcontext():
+            run(args, ranks)
     except DataError as error:
         if ranks.rank == 0:
             print(f"dglrun: {error}", file=sys.stderr, flush=True)
@@ -130,7 +131,7 @@ def _add(counts: list[tuple[Any, Any, Any]], folder: PartitionFolder) -> Quality
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("dglrun.commands.validate_parts", description=__doc__)
+    parser = Parser("dglrun.commands.validate_parts", description="Internal: check the part of this worker.")
     parser.add_argument("part_config", type=Path)
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--partitions-dir", type=Path, required=True)
@@ -138,9 +139,11 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)
     parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--dgl", action="store_true", help="ask DGL's own loader too")
-    parser.add_argument("--timeout", type=float, default=86400.0, help="seconds that a rank waits for others")
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--timeout", type=above(0), default=86400.0, help="seconds that a rank waits for others"
+    )
+    return parser.read(argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program.internal(main))

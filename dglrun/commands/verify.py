@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+from dglrun.commands import elapsed, flags
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -19,15 +20,21 @@ from dglrun.verify.source import SourceChecks
 _SHOWN = 20
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `verify` to dglrun's commands."""
-    parser = subparsers.add_parser("verify", help="prove a partition folder", description=__doc__)
-    parser.add_argument("part_config", type=Path, help="the partition's JSON (<graph>.json)")
-    parser.add_argument("--in-dir", type=Path, help="the chunked graph that it was made of")
-    parser.add_argument("--metadata-filename", default="metadata.json", help="its name in --in-dir")
-    parser.add_argument("--partitions-dir", type=Path, help="the assignment that it was made by")
-    parser.add_argument("--dgl", action="store_true", help="ask DGL's own loader too (DGL_DIST_DEBUG)")
-    parser.add_argument("--dgl-python", type=Path, help="a Python with torch and dgl, for --dgl")
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of `verify`."""
+    parser.add_argument("part_config", type=Path, metavar="PART_CONFIG", help="the partition's JSON")
+    parser.add_argument("--in-dir", type=Path, metavar="DIR", help="the chunked graph that it was made of")
+    flags.add_metadata_filename(parser)
+    parser.add_argument(
+        "--partitions-dir", type=Path, metavar="DIR", help="the assignment that it was made by"
+    )
+    parser.add_argument("--dgl", action="store_true", help="run DGL's own loader too (DGL_DIST_DEBUG)")
+    parser.add_argument(
+        "--dgl-python",
+        type=Path,
+        metavar="FILE",
+        help="a Python with torch and dgl, for --dgl (default: the one of dglrun)",
+    )
     parser.add_argument(
         "--for-training",
         action="store_true",
@@ -36,17 +43,18 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--serving-only",
         action="store_true",
-        help="of --for-training nothing else: reads the names in the files, whatever their size",
+        help="check nothing but that: reads the names in the files, whatever their size",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify; 0 if everything holds, 65 if not."""
-    try:
+    """Verify; 0 if all checks pass, 65 if not.
+
+    Raises:
+        DataError: the folder or its source cannot be read.
+    """
+    with elapsed.showing(f"dglrun verify: {args.part_config}"):
         return _verify(args)
-    except DataError as error:
-        print(f"dglrun verify: {error}", file=sys.stderr)
-        return exitcodes.DATA
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -60,8 +68,8 @@ def _verify(args: argparse.Namespace) -> int:
     if args.dgl:
         sound = _report("DGL's loader", loader.problems(folder, args.dgl_python)) and sound
     sound = _serving(folder, args.for_training) and sound
-    verdict = "holds" if sound else "DOES NOT HOLD"
-    print(f"{folder.name}: {folder.parts} parts: {verdict} ({time.monotonic() - started:.1f} s)")
+    verdict = "OK" if sound else "FAILED"
+    print(f"{verdict}: {folder.name}: {folder.parts} parts ({time.monotonic() - started:.1f} s)")
     return exitcodes.OK if sound else exitcodes.DATA
 
 

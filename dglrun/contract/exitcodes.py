@@ -21,5 +21,7 @@ LOST = 75
 """A pod of the job vanished or failed."""
 TIMEOUT = 124
 """A deadline passed."""
+INTERRUPTED = 130
+"""Ended by Ctrl-C (SIGINT)."""
 SIGTERM = 143
 """Ended on request."""

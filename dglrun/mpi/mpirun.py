@@ -6,7 +6,6 @@ binding to cores fails or piles up ranks in containers; cross-memory attach need
 waits must not burn the CPU quota that another one needs.
 """
 
-import contextlib
 import ctypes
 import os
 import re
@@ -14,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,8 +163,8 @@ def run(command: Sequence[str], deadline: float) -> int:
     """Run mpirun to its end.
 
     A failed rank ends all: ranks are started by `python3 -m mpi4py`, which aborts them, and mpirun gives
-    the rank's own code, 128 + n where signal n ended it. SIGTERM to this process ends the ranks too, and so
-    does its own end by SIGKILL.
+    the rank's own code, 128 + n where signal n ended it. An exception in this process, such as Terminated,
+    ends mpirun and the ranks before it goes on; so does its own end by SIGKILL.
 
     Args:
         command: From `argv`.
@@ -174,13 +173,16 @@ def run(command: Sequence[str], deadline: float) -> int:
     Returns:
         mpirun's exit code; 124 after the deadline.
     """
-    with _start(command) as process, _forwarding(process):
+    with _start(command) as process:
         try:
             code = process.wait(deadline)
         except subprocess.TimeoutExpired:
             print(f"dglrun: mpirun had not ended after {deadline:g} s", file=sys.stderr, flush=True)
             _end(process)
             return exitcodes.TIMEOUT
+        finally:
+            if process.poll() is None:
+                _end(process)
     return code if code >= 0 else 128 - code
 
 
@@ -196,8 +198,14 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
         if os.getppid() != parent:  # it ended before the kernel was told
             os._exit(exitcodes.SIGTERM)
 
-    # No other thread runs here (signal handlers are set in the main thread), so nothing can hold a lock.
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)  # noqa: PLW1509
+    # The function takes no lock that another thread, such as the one that shows the time, may hold.
+    # A group of its own: Ctrl-C reaches this process alone, which ends mpirun and says so once.
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=end_with_parent,  # noqa: PLW1509
+        process_group=0,
+    )
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -206,19 +214,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-@contextlib.contextmanager
-def _forwarding(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass SIGTERM on while the process runs."""
-
-    def pass_on(number: int, _frame: object) -> None:
-        process.send_signal(number)
-
-    before = signal.signal(signal.SIGTERM, pass_on)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        if process.poll() is None:
-            _end(process)

@@ -9,6 +9,7 @@ import numpy as np
 from dglrun.arrays import Array
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError
 from dglrun.formats.assignment import Parts
+from dglrun.partitioning import child_call
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.weights import Floats, Weights
 
@@ -64,7 +65,7 @@ def integer_width(dll: ctypes.CDLL) -> type[np.signedinteger[Any]]:
 
 
 def assign(lib: Library, graph: Csr, weights: Weights, bounds: Floats, num_parts: int, seed: int) -> Parts:
-    """Partition a whole graph.
+    """Partition a whole graph, in a child process that a signal to this one ends.
 
     Args:
         lib: The library.
@@ -79,13 +80,13 @@ def assign(lib: Library, graph: Csr, weights: Weights, bounds: Floats, num_parts
 
     Raises:
         DataError: more half-edges or weight than METIS can count.
-        BackendFailedError: METIS returned an error.
+        BackendFailedError: METIS returned an error, or was killed.
     """
     nodes = len(graph.xadj) - 1
     if num_parts == 1 or nodes <= num_parts:  # METIS divides by zero; each node alone is as even as can be
         return (np.arange(nodes) % num_parts).astype(np.uint16)
     _refuse_overflow(lib, int(graph.xadj[-1]), weights)
-    part, cut = np.zeros(nodes, lib.idx), np.zeros(1, lib.idx)
+    part, cut = child_call.shared_array(nodes, lib.idx), np.zeros(1, lib.idx)
     options = np.full(OPTIONS, -1, lib.idx)
     lib.dll.METIS_SetDefaultOptions(_at(options))
     options[OPTION_SEED] = seed
@@ -95,10 +96,11 @@ def assign(lib: Library, graph: Csr, weights: Weights, bounds: Floats, num_parts
         name: np.array([value], lib.idx)
         for name, value in (("nodes", nodes), ("columns", weights.shape[1]), ("parts", num_parts))
     }
-    rc = lib.dll.METIS_PartGraphKway(
+    arguments = (
         _at(numbers["nodes"]), _at(numbers["columns"]), _at(xadj), _at(adjncy), _at(vwgt), None, None,
         _at(numbers["parts"]), None, _at(bounds), _at(options), _at(cut), _at(part),
     )  # fmt: skip
+    rc = child_call.call("METIS", lambda: int(lib.dll.METIS_PartGraphKway(*arguments)))
     if rc != METIS_OK:
         raise BackendFailedError(f"METIS_PartGraphKway returned {rc} for {nodes} nodes in {num_parts} parts")
     return part.astype(np.uint16)

@@ -7,7 +7,6 @@ other end is `RECEIVE` in dglrun.transfer.copy (a shell with tar and sha256sum) 
 import hashlib
 import os
 import shutil
-import sys
 import tarfile
 from collections.abc import Iterable
 from io import BytesIO
@@ -96,16 +95,6 @@ def unpack(stream: IO[bytes], target: Path) -> list[str]:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return sorted(found)
-
-
-def main(argv: list[str]) -> int:
-    """`dglrun pack DIR`: the files of a folder as a stream on stdout; a missing folder is an empty one."""
-    if len(argv) != 1:
-        print("usage: dglrun pack DIR", file=sys.stderr)
-        return 2
-    pack(items(Path(argv[0])), sys.stdout.buffer)
-    sys.stdout.buffer.flush()
-    return 0
 
 
 class _Hashing:

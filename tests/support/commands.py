@@ -1,11 +1,11 @@
 """Commands of dglrun called in this process."""
 
-import argparse
 from types import ModuleType
+
+from dglrun import cli
 
 
 def run_command(module: ModuleType, *argv: str) -> int:
-    """Parse `argv` (the command's name first) as dglrun would and run it."""
-    parser = argparse.ArgumentParser()
-    module.add_parser(parser.add_subparsers())
-    return int(module.run(parser.parse_args(argv)))
+    """Run `argv`, which starts with the name of the module's command, as dglrun would."""
+    assert module.__name__ == f"dglrun.commands.{argv[0]}"
+    return cli.run_command(argv)

@@ -31,6 +31,16 @@ def check_rows(name: str, wanted: int, files: Sequence[RowIndex]) -> None:
         raise DataError(f"{name}: the metadata says {wanted} rows, the files have {got} ({shown})")
 
 
+def check_parts(graph: ChunkedGraph, num_parts: int) -> None:
+    """Compare the number of parts that is asked for with the nodes.
+
+    Raises:
+        DataError: there are more parts than nodes, so that some could only be empty.
+    """
+    if num_parts > (nodes := sum(graph.num_nodes)):
+        raise DataError(f"--num-parts: expected at most {nodes}, the nodes of {graph.name}, got {num_parts}")
+
+
 def check_features(graph: ChunkedGraph) -> None:
     """Compare dtype and shape over the files of each feature, by their headers.
 

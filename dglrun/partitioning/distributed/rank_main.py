@@ -5,13 +5,14 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dglrun.errors import BackendFailedError, BackendMissingError, DataError
+from dglrun.errors import BackendFailedError, DataError
+from dglrun.formats import writable
 from dglrun.formats.assignment import AssignmentMeta, Parts
+from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi import shared_folder
@@ -27,19 +28,18 @@ LIBRARIES: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmeti
 BLOCK_ROWS = 1 << 19
 
 
-def main(argv: list[str]) -> int:
+def main(ranks: MpiRanks, args: argparse.Namespace) -> int:
     """Partition a chunked graph; called by every rank with the same arguments.
+
+    Args:
+        ranks: All ranks.
+        args: From dglrun.commands.partition_rank.
 
     Returns:
         0; every error ends all ranks with its exit code, the message comes from one of them.
     """
     try:
-        ranks = MpiRanks()
-    except BackendMissingError as error:
-        print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
-        return error.exit_code
-    try:
-        run(ranks, _arguments(argv))
+        run(ranks, args)
     except AgreedError as error:
         if ranks.rank == 0:
             print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
@@ -55,10 +55,11 @@ def run(ranks: MpiRanks, args: argparse.Namespace) -> None:
     """Read, partition, measure, write.
 
     Raises:
-        AgreedError: bad input, no such library, or a folder that cannot be written, on any rank.
+        AgreedError: bad input, no such library, or an output that cannot be written, on any rank.
         DataError: the graph overflows the back end's numbers.
         BackendFailedError: the library failed.
     """
+    run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
     backend = run_on_all_ranks(ranks, LIBRARIES[args.backend])
     with shared_folder.reserved(ranks, args.out_dir) as members:
         _run(ranks, args, backend, members)
@@ -92,6 +93,7 @@ def _graph(args: argparse.Namespace) -> ChunkedGraph:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
     if not 0 < (nodes := sum(graph.num_nodes)) < MAX_NODES:
         raise DataError(f"{graph.name}: expected 1 to {MAX_NODES - 1} nodes, got {nodes}")
+    check.check_parts(graph, args.num_parts)
     return graph
 
 
@@ -157,17 +159,3 @@ def _tell(ranks: MpiRanks, clock: _Clock) -> None:
         print(f"dglrun partition: {name} {wall:.2f} s, {cpu:.2f} CPU s on {len(laps)} ranks", flush=True)
     if ranks.rank == 0:
         print(f"dglrun partition: peak memory {max(peaks):.0f} MiB on the largest rank", flush=True)
-
-
-def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m mpi4py -m dglrun.commands.partition_rank")
-    parser.add_argument("--in-dir", type=Path, required=True)
-    parser.add_argument("--metadata-filename", required=True)
-    parser.add_argument("--out-dir", type=Path, required=True)
-    parser.add_argument("--backend", choices=tuple(LIBRARIES), required=True)
-    parser.add_argument("--num-parts", type=int, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--balance", required=True)
-    parser.add_argument("--imbalance", type=float, required=True)
-    parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS)
-    return parser.parse_args(argv)

@@ -44,7 +44,7 @@ def test_tables_become_a_chunked_graph(tmp_path: Path, edge_format: str, feature
     ("flags", "expected"),
     [
         ((), "expected --dgl-graph FILE or at least one --edges"),
-        (("--edges", "n:r:n={0}/e.npy"), "how many nodes has 'n'? Expected --nodes n=NUMBER"),
+        (("--edges", "n:r:n={0}/e.npy"), "node count of 'n' unknown; pass --nodes n=NUMBER"),
         (
             ("--edges", "n:r:n={0}/e.npy", "--nodes", "n=2"),
             "e.npy: row 1: expected IDs of n from 0 to 1, got 2",

@@ -1,5 +1,10 @@
 """`dglrun partition`: its flags, its back ends of one process, and what a user brings."""
 
+import os
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +14,14 @@ from dglrun.commands import partition as partition_command
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.mpi import mpirun
 from dglrun.partitioning import metis
+from tests.cluster.daemons import running
 from tests.support.commands import run_command
+from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import a_toy
-from tests.support.needs import NEEDS_METIS
+from tests.support.needs import NEEDS_METIS, NEEDS_MPI, library_here
+from tests.support.wait import wait_for
 
 
 def partition(source: Path, out: Path, *flags: str) -> int:
@@ -101,12 +110,21 @@ def test_one_seed_gives_one_assignment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--mode", "DGL-API", "--backend", "zoltan"), "--mode DGL-API takes --backend metis, random, user"),
-        (("--mode", "DistParMETIS", "--backend", "metis"), "takes --backend parmetis, zoltan, got metis"),
+        (
+            ("--mode", "DGL-API", "--backend", "zoltan"),
+            "--backend: expected metis, random, user in mode DGL-API, got 'zoltan'",
+        ),
+        (
+            ("--mode", "DistParMETIS", "--backend", "metis"),
+            "expected parmetis, zoltan in mode DistParMETIS, got 'metis'",
+        ),
         (("--mode", "DistParMETIS"), "needs --hostfile and --agent outside of a job"),
-        (("--backend", "user"), "--assignment DIR goes with --backend user"),
-        (("--assignment", "x"), "--assignment DIR goes with --backend user"),
-        (("--num-parts", "0"), "--num-parts: expected 1 to 32768, got 0"),
+        (("--backend", "user"), "--assignment and --backend user must be used together"),
+        (("--assignment", "x"), "--assignment and --backend user must be used together"),
+        (
+            ("--num-parts", "0"),
+            "--num-parts/--num-partitions: expected a whole number from 1 to 32768, got '0'",
+        ),
         (("--imbalance", "1"), "--imbalance: expected a number above 1"),
         (("--balance", "nodes,luck"), "--balance: expected nodes, types or edges, got 'luck'"),
     ],
@@ -132,3 +150,101 @@ def test_an_absent_back_end_says_what_to_install(
     assert code == 69
     assert "install it (Debian: apt-get install libmetis5)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("backend", [pytest.param("metis", marks=NEEDS_METIS), "random", "user"])
+def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str) -> None:
+    """It says what would be read, run and written."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    mine = ("--assignment", str(source / "parts")) if backend == "user" else ()
+
+    code = partition(source, tmp_path / "out", "--num-parts", "2", "--backend", backend, "--dry-run", *mine)
+
+    said = capsys.readouterr().out
+    assert code == 0
+    assert f"run {backend} in this process: 2 parts" in said
+    assert "partition_meta.json" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no Zoltan (Debian: libtrilinos-zoltan-13.2)")
+def test_a_dry_run_of_ranks_prints_mpirun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a line for a shell; no file is left."""
+    source = a_toy(parts=2).write(tmp_path / "a b")
+    flags = ("--num-parts", "2", "--mode", "ParMETIS", "--backend", "zoltan", "--dry-run")
+
+    code = partition(source, tmp_path / "out", *flags)
+
+    words = shlex.split(capsys.readouterr().out)
+    assert code == 0
+    assert (words[0], words[words.index("--in-dir") + 1]) == ("mpirun", str(source))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("mode", [("--backend", "random"), ("--dry-run",)])
+def test_more_parts_than_nodes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
+) -> None:
+    """Before anything is read but the metadata."""
+    toy = a_toy()
+    nodes = sum(toy.nodes.values())
+
+    code = partition(toy.write(tmp_path / "in"), tmp_path / "out", "--num-parts", str(nodes + 1), *mode)
+
+    assert code == 65
+    assert (
+        f"--num-parts: expected at most {nodes}, the nodes of toy, got {nodes + 1}" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@NEEDS_METIS
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_metis_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    """In the midst of the C code, which never returns: it is stopped here."""
+    rng = np.random.default_rng(0)
+    write.graph(
+        tmp_path / "in", "g", {"n": 50000}, {"n:e:n": rng.integers(0, 50000, (800000, 2))}, layout="numpy"
+    )
+    folders = ("--in-dir", str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"))
+    argv = (sys.executable, "-m", "dglrun", "partition", *folders, "--num-parts", "8")
+    started = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    metis_pid = wait_for("the child that runs METIS", lambda: child_of(started.pid), 60)
+    os.kill(metis_pid, signal.SIGSTOP)
+
+    started.send_signal(number)
+    _, said = started.communicate(timeout=20)
+
+    words = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}[number]
+    assert (started.returncode, said) == (128 + number, f"dglrun partition: {words}\n")
+    assert not running(metis_pid)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def child_of(pid: int) -> int | None:
+    """The only child process, once there is one."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(found[0]) if found else None
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.skipif(not library_here("zoltan"), reason="no Zoltan (Debian: libtrilinos-zoltan-13.2)")
+def test_ranks_refuse_an_output_that_cannot_be_written_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of them, before it reads: in DistParMETIS only they see the folder."""
+    (tmp_path / "file").write_text("")
+    flags = ("--metadata-filename", "none.json", "--backend", "zoltan", "--num-parts", "2")
+    folders = ("--in-dir", str(tmp_path), "--out-dir", str(tmp_path / "file/out"))
+    program = (sys.executable, "-m", "mpi4py", "-m", "dglrun.commands.partition_rank", *folders, *flags)
+    more = ("--seed", "1", "--balance", "types,edges", "--imbalance", "1.05")
+
+    code = mpirun.run(mpirun.argv(mpirun.Job((*program, *more), 2, cwd=str(ROOT))), 60)
+
+    assert code == 74
+    assert (
+        f"{tmp_path}/file/out: cannot be written: {tmp_path}/file is not a folder" in capfd.readouterr().err
+    )

@@ -59,12 +59,14 @@ def test_bad_input_of_one_rank_ends_all_with_65(tmp_path: Path) -> None:
 def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
     """A rank that cannot write ends the others instead of leaving them waiting."""
     source = a_toy().write(tmp_path / "in")
-    (tmp_path / "file").write_text("")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/.dglrun-dispatch-1").write_text("where rank 1 wants its folder")
 
-    ended = dispatch(source, tmp_path / "file" / "out", "--ranks", "2")
+    ended = dispatch(source, tmp_path / "out", "--ranks", "2")
 
     assert ended.returncode == 74
-    assert "Not a directory" in ended.stderr
+    assert "rank 1: " in ended.stderr
+    assert ".dglrun-dispatch-1" in ended.stderr
 
 
 @pytest.mark.mpi

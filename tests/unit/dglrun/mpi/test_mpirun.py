@@ -1,5 +1,6 @@
 """The mpirun command, on this machine and over pods, and how it ends."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -55,17 +56,21 @@ def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
 
 @pytest.mark.mpi
 @NEEDS_MPI
-def test_sigterm_ends_every_rank(tmp_path: Path) -> None:
-    """As when the pod is deleted in the midst of a partition."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_every_rank(tmp_path: Path, number: signal.Signals) -> None:
+    """As when the pod is deleted in the midst of a partition, or by Ctrl-C."""
     rank = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
     job = f"mpirun.Job((sys.executable, '-c', {rank!r}), 2)"
-    script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
+    script = (
+        "import sys; from dglrun.commands import program; from dglrun.mpi import mpirun;"
+        f" sys.exit(program.run('test', lambda: mpirun.run(mpirun.argv({job}), 500)))"
+    )
     started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
     wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
 
-    started.terminate()
+    started.send_signal(number)
 
-    assert started.wait(60) != 0
+    assert started.wait(60) == 128 + number
     wait_until_gone(tmp_path)
 
 

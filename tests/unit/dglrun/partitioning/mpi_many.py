@@ -9,13 +9,13 @@ Every subfolder `<name>` of FOLDER holds a chunked graph and a file `num_parts`;
 import sys
 from pathlib import Path
 
-from dglrun.partitioning.distributed import rank_main
+from dglrun.commands import partition_rank
 
 
 def main(backend: str, folder: Path) -> int:
     """Partition them all; the first failure is the exit code."""
     for source in sorted(folder.iterdir()):
-        code = rank_main.main(
+        code = partition_rank.main(
             [
                 *("--in-dir", str(source), "--metadata-filename", "metadata.json"),
                 *("--out-dir", str(source / "out"), "--backend", backend),

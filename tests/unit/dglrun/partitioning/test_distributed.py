@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,13 +236,18 @@ def test_a_daemon_that_cannot_start_is_told_at_once(tmp_path: Path, before: str,
     assert not (tmp_path / "out").exists()
 
 
+def with_nodes_for_all_parts(toy: Toy) -> Toy:
+    """More parts than nodes are refused."""
+    return replace(toy, parts=min(toy.parts, sum(toy.nodes.values())))
+
+
 @pytest.mark.mpi
 @NEEDS_MPI
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_random_heterographs_are_partitioned_and_scored(tmp_path: Path, backend: str, ranks: int) -> None:
     """Blocks of seven edges, so that every graph takes several rounds of the exchange."""
-    every = {f"{at:02}": toy for at, toy in enumerate(random_toys(20))}
+    every = {f"{at:02}": with_nodes_for_all_parts(toy) for at, toy in enumerate(random_toys(20))}
     for at, (name, toy) in enumerate(every.items()):
         toy.write(tmp_path / name, chunks=1 + at % 5, fmt=("csv", "parquet", "numpy")[at % 3])
         (tmp_path / name / "num_parts").write_text(str(toy.parts))

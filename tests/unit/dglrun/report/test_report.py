@@ -147,3 +147,19 @@ def test_folders_of_dgls_api_are_reported(tmp_path: Path) -> None:
     assert (found.cut <= inner).all()
     assert 300 < found.cut.sum() < 500
     assert status(found)["method"] == "random"
+
+
+def test_an_unknown_mask_is_refused_with_those_that_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt --train-mask dropped the column without a word."""
+    json_path = a_partition(tmp_path, two_halves())
+
+    code = run_command(
+        report, "report", str(json_path), "--train-mask", "trian_mask", "--json", str(tmp_path / "r")
+    )
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert "got 'trian_mask': did you mean train_mask? (there are: train_mask)" in said
+    assert not (tmp_path / "r").exists()

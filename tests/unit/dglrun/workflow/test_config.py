@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dglrun.cli import UsageError, parse, split
+from dglrun.cli import parse, split
+from dglrun.commands.arguments import UsageError
 from dglrun.workflow.config import ConfigError
 from tests.unit.dglrun.workflow.builders import a_config, a_context
 

@@ -112,7 +112,7 @@ def pods(workers: Pods) -> Pods:
     args = ("-g", "tiny", "--num-partitions", "2", "--partition-entry-point", script, *PLACES)
     done = workers.run(*args, phase="Partitioner", where="partitioner")
     assert done.code == 0, done.output
-    assert "tiny: 2 parts: holds" in done.output
+    assert "OK: tiny: 2 parts" in done.output
     quality = workers.quality()
     assert quality
     assert (quality["numParts"], quality["verified"]) == (2, True)

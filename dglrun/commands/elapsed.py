@@ -1,0 +1,42 @@
+"""Shows that a stage without output of its own still runs."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SECONDS = 5.0
+"""Until the first line, and between the following ones."""
+
+
+@contextmanager
+def showing(what: str, seconds: float = SECONDS, is_rank: bool = False) -> Iterator[None]:
+    """Print `what: N s` every few seconds while the work inside runs; on a terminal one line is rewritten.
+
+    Args:
+        what: The command and its stage.
+        seconds: Between two lines.
+        is_rank: Started by mpirun, which gives its ranks a terminal even where their output goes to a log.
+    """
+    ended, rewrites = threading.Event(), sys.stdout.isatty() and not is_rank
+    thread = threading.Thread(target=_show, args=(what, seconds, rewrites, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _show(what: str, seconds: float, rewrites: bool, ended: threading.Event) -> None:
+    started, shown = time.monotonic(), False
+    while not ended.wait(seconds):
+        text = f"{what}: {time.monotonic() - started:.0f} s"
+        try:
+            print(f"\r{text}" if rewrites else text, end="" if rewrites else "\n", flush=True)
+        except OSError:  # nobody reads: the work itself finds out when it prints
+            return
+        shown = True
+    if shown and rewrites:
+        print(flush=True)

@@ -1,0 +1,163 @@
+"""How a command ends."""
+
+import errno
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dglrun.commands import elapsed, program
+from dglrun.errors import DataError, UnwritableError
+from tests.support.dglrun_pods import ROOT
+from tests.support.heterographs import a_toy
+from tests.support.terminal import in_a_terminal
+from tests.support.wait import read_until, wait_for
+
+
+def ended_by(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code and the words of a command that raises."""
+
+    def work() -> int:
+        raise error
+
+    return program.run("dglrun it", work), capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DataError("x.csv: line 3"), 65, "dglrun it: x.csv: line 3\n"),
+        (UnwritableError("out: cannot be written"), 74, "dglrun it: out: cannot be written\n"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/a/b"), 74, "dglrun it: /a/b: No such file\n"),
+        (OSError("of a library"), 74, "dglrun it: of a library\n"),
+    ],
+)
+def test_an_expected_error_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: Exception, code: int, said: str
+) -> None:
+    """With the code of its kind."""
+    assert ended_by(error, capsys) == (code, said)
+
+
+def test_a_bug_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    """And is told as one."""
+    code, said = ended_by(KeyError("x"), capsys)
+
+    assert code == 70
+    assert "Traceback" in said
+    assert said.endswith("dglrun it: a bug in dglrun: KeyError: 'x'\n")
+
+
+def test_a_full_disk_is_told_with_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """A write that fails knows no file."""
+
+    def work() -> int:
+        with program.naming(Path("/out")), Path("/dev/full").open("wb", buffering=0) as full:
+            return full.write(b"0")
+
+    code = program.run("dglrun it", work)
+
+    assert (code, capsys.readouterr().err) == (74, "dglrun it: /out: No space left on device\n")
+
+
+WAITING = """
+import signal, sys
+from dglrun.commands import program
+def work():
+    try:
+        print("begun", flush=True)
+        signal.pause()
+    finally:
+        print("cleaned", flush=True)
+sys.exit(program.run("dglrun it", work))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")]
+)
+def test_a_signal_is_one_line(number: signal.Signals, said: str) -> None:
+    """130 or 143, after the clean-up."""
+    argv = (sys.executable, "-c", WAITING)
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
+        read_until(started, "begun")
+        started.send_signal(number)
+        ended = started.communicate(timeout=20)
+
+    assert started.returncode == 128 + number
+    assert ended == ("cleaned\n", f"dglrun it: {said}\n")
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    """`dglrun partition --dry-run | head -0`: quiet, as other programs are."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    flags = ("--in-dir", str(source), "--out-dir", str(tmp_path / "out"), "--num-parts", "2", "--dry-run")
+    argv = (sys.executable, "-u", "-m", "dglrun", "partition", *flags)
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
+        assert started.stdout
+        assert started.stderr
+        started.stdout.close()
+        said = started.stderr.read()
+
+    assert (started.returncode, said) == (128 + signal.SIGPIPE, "")
+
+
+def test_work_without_output_shows_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """Line by line in a log, until the work ends."""
+    said = ""
+
+    def has_two_lines() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return said.count("\n") >= 2
+
+    with elapsed.showing("dglrun it: METIS", 0.01):
+        wait_for("two lines", has_two_lines)
+
+    assert said.startswith("dglrun it: METIS: 0 s\ndglrun it: METIS: 0 s\n")
+
+
+def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
+    """And a new line at the end, for what follows."""
+    wait = "while elapsed.threading.active_count() < 2 or not shown(): pass"
+    code = f"""
+import sys
+from dglrun.commands import elapsed
+count = 0
+write = sys.stdout.write
+def counted(text):
+    global count
+    count += text.startswith("\\r")
+    return write(text)
+sys.stdout.write = counted
+def shown():
+    return count >= 2
+with elapsed.showing("METIS", 0.01):
+    {wait}
+print("next")
+"""
+
+    ended, shown = in_a_terminal("-c", code)
+
+    assert ended == 0
+    assert shown.startswith("\rMETIS: 0 s\rMETIS: 0 s")
+    assert shown.endswith(" s\r\nnext\r\n")
+
+
+def test_a_second_signal_does_not_disturb_the_end() -> None:
+    """Ctrl-C twice is one line, after the clean-up."""
+    code = WAITING.replace('print("cleaned", flush=True)', "signal.raise_signal(signal.SIGINT)")
+    with subprocess.Popen(
+        (sys.executable, "-c", code), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
+        read_until(started, "begun")
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=20)
+
+    assert (started.returncode, said) == (130, "dglrun it: interrupted\n")
