@@ -211,7 +211,8 @@ def test_a_report_into_a_folder_that_is_not_there_is_an_error(
     code = run_command(report, "report", a_partition(tmp_path), "--json", str(tmp_path / "none/report.json"))
 
     assert code == exitcodes.IO
-    assert f"No such file or directory: '{tmp_path}/none/report.json'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/none/report.json: cannot be written: {tmp_path}/none is not a folder" in said
     assert not (tmp_path / "none").exists()
 
 

@@ -156,8 +156,18 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
         ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
         ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
-        ("ParMETIS", "Partitioner", ("--partition-backend", "user"), "--partition-assignment DIR goes with"),
-        ("ParMETIS", "Partitioner", ("--partition-assignment", "d"), "--partition-assignment DIR goes with"),
+        (
+            "ParMETIS",
+            "Partitioner",
+            ("--partition-backend", "user"),
+            "--partition-assignment DIR and --partition-backend",
+        ),
+        (
+            "ParMETIS",
+            "Partitioner",
+            ("--partition-assignment", "d"),
+            "--partition-assignment DIR and --partition-backend",
+        ),
         ("DGL-API", "Partitioner", ("--use-graphbolt",), "--use-graphbolt goes with --chunked-graph"),
     ],
 )
