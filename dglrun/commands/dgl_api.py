@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.dispatch import earlier_parts, graphbolt, write_part_config
+from dglrun.dispatch.checkpoint import remove_stale_ranks
 from dglrun.errors import DataError
 from dglrun.formats import output_folder, writable
 from dglrun.formats.chunked import check, read
@@ -60,6 +62,9 @@ def run(args: argparse.Namespace) -> None:
     check.check_parts(source, args.num_parts)
     masked = masked_types(source) if args.balance_train else []
     writable.require_folder(args.out_dir)
+    name = f"{source.name}.json"
+    with output_folder.locked(args.out_dir):
+        earlier_parts.refuse_overwriting(args.out_dir, source.name, (name,), args.num_parts)
     with elapsed.showing(f"dglrun: loading {args.in_dir}"):
         check.check_counts(source)
         graph = load(source)
@@ -70,14 +75,16 @@ def run(args: argparse.Namespace) -> None:
     )
     dgl.seed(args.seed)
     np.random.seed(args.seed)
-    name = f"{source.name}.json"
     # Beside the parts a job's script may keep data of its own.
-    with output_folder.replacing(args.out_dir, earlier_parts.owned, (name,), among_others=True) as draft:
+    owned = partial(earlier_parts.owned, graph_name=source.name)
+    with output_folder.replacing(args.out_dir, owned, (name,), among_others=True) as draft:
         with elapsed.showing(f"dglrun: DGL's partition_graph, {args.method}"):
             mapping = _partition(args, draft, source, graph, balance)
         _name_backend(draft / name)
         for kind, found in zip("ne", mapping, strict=True):
             save_mapping(load_folder(draft / name), kind, found)
+        remove_stale_ranks(args.out_dir, ())  # of a dispatch that was killed, which would go on with them
+        earlier_parts.forget(args.out_dir)
 
 
 def load(source: ChunkedGraph) -> Any:

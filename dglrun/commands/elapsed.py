@@ -1,4 +1,4 @@
-"""Shows that a stage without output of its own still runs."""
+"""Shows on stderr that a stage without output of its own still runs; stdout is for results."""
 
 import sys
 import threading
@@ -19,7 +19,7 @@ def showing(what: str, seconds: float = SECONDS, is_rank: bool = False) -> Itera
         seconds: Between two lines.
         is_rank: Started by mpirun, which gives its ranks a terminal even where their output goes to a log.
     """
-    ended, rewrites = threading.Event(), sys.stdout.isatty() and not is_rank
+    ended, rewrites = threading.Event(), sys.stderr.isatty() and not is_rank
     thread = threading.Thread(target=_show, args=(what, seconds, rewrites, ended), daemon=True)
     thread.start()
     try:
@@ -34,9 +34,10 @@ def _show(what: str, seconds: float, rewrites: bool, ended: threading.Event) -> 
     while not ended.wait(seconds):
         text = f"{what}: {time.monotonic() - started:.0f} s"
         try:
-            print(f"\r{text}" if rewrites else text, end="" if rewrites else "\n", flush=True)
+            line = f"\r{text}" if rewrites else f"{text}\n"
+            print(line, end="", file=sys.stderr, flush=True)
         except OSError:  # nobody reads: the work itself finds out when it prints
             return
         shown = True
     if shown and rewrites:
-        print(flush=True)
+        print(file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ from dglrun.dispatch.node_map import Nodes
 from dglrun.dispatch.shuffle import Owners, block_rows
 from dglrun.dispatch.source import EDGE, NODE, Options, Source, load_source
 from dglrun.dispatch.write_partition import PartGraph
+from dglrun.formats import output_folder
 from dglrun.formats.assignment import META
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import read
@@ -274,11 +275,13 @@ class Dispatch:
 
     def _refuse_overwriting(self) -> None:
         names = write_part_config.filenames(self.graph.name)
-        earlier_parts.refuse_overwriting(self.options.out_dir, names, self.owners.parts)
+        out_dir, parts = self.options.out_dir, self.owners.parts
+        output_folder.recover(out_dir)  # of a killed run of DGL's own partitioning, which writes otherwise
+        earlier_parts.refuse_overwriting(out_dir, self.graph.name, names, parts)
 
     def _remove_earlier(self) -> None:
-        earlier_parts.put_aside(self.options.out_dir)
-        earlier_parts.remove(self.options.out_dir, self.owners.parts)
+        earlier_parts.put_aside(self.options.out_dir, self.graph.name)
+        earlier_parts.remove(self.options.out_dir, self.graph.name, self.owners.parts)
 
     def _describe(self) -> None:
         described = write_part_config.partition_json(

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ HIDDEN = ".dglrun-"
 LOCK = f"{HIDDEN}lock"
 WORK = f"{HIDDEN}partial"
 _NEW, _JOURNAL = "new", "swap.json"
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 _ATTEMPTS = 100
 _MARKS = ({"node_type", "edge_type"}, {"num_parts", "algo_name"}, {"part-0"})
 """Keys of a chunked graph's metadata.json, an assignment's partition_meta.json, a partition's JSON."""
@@ -107,8 +109,9 @@ def replacing(
         new.mkdir(parents=True)
         try:
             yield new
-            _prepare_swap(folder, old, last)
-            _swap(folder)
+            with _signals_wait():
+                _prepare_swap(folder, old, last)
+                _swap(folder)
         finally:
             # After a failure between the two halves of a swap the next run completes it.
             if not (folder / WORK / _JOURNAL).exists():
@@ -123,7 +126,8 @@ def draft_of(folder: Path) -> Path:
 def recover(folder: Path) -> None:
     """Complete the swap of a run that was killed in it; drop what one that was killed earlier left."""
     if (folder / WORK / _JOURNAL).exists():
-        _swap(folder)
+        with _signals_wait():
+            _swap(folder)
     shutil.rmtree(folder / WORK, ignore_errors=True)
 
 
@@ -131,17 +135,25 @@ def recover(folder: Path) -> None:
 def replacing_file(path: Path) -> Iterator[Path]:
     """Give a draft to write in the place of a file; at a good end it gets the name, else it goes.
 
+    A link stays a link, and what is no plain file, such as /dev/stdout, is written as it is.
+
     Raises:
         OutputError: another run is writing the file.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        yield path
+        return
     draft = path.with_name(f"{HIDDEN}{path.name}")
     handle = _acquire_file(draft)
     try:
         os.truncate(draft, 0)
         yield draft
         draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)  # only then: after the rename the name may be the next run's
+        raise
     finally:
-        draft.unlink(missing_ok=True)
         os.close(handle)
 
 
@@ -168,6 +180,9 @@ def _acquire_file(path: Path) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)  # it went with the run before
             continue
         if _lock(handle, path) and _is_current(handle, path):
+            # Whoever may write into the folder must be able to take the lock that a killed run has left.
+            with contextlib.suppress(OSError):
+                os.fchmod(handle, path.parent.stat().st_mode & 0o666)
             return handle
         os.close(handle)
     raise OutputError(f"{path}: the lock could not be taken")
@@ -248,13 +263,49 @@ def refuse_overwriting(folder: Path, names: Iterable[Path], old: set[Path]) -> N
             )
 
 
+def refuse_other_file_systems(folder: Path, inside: Iterable[Path]) -> None:
+    """Refuse folders in the target that are links or mounts to elsewhere: no file can be renamed into them.
+
+    Raises:
+        OutputError: names the folder.
+    """
+    here = folder.stat().st_dev
+    for name in sorted(inside):
+        if (folder / name).exists() and (folder / name).stat().st_dev != here:
+            raise OutputError(
+                f"{folder / name}: expected a folder on the file system of {folder}, found one on another"
+            )
+
+
 # --- the swap: each step may be done again
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Put SIGINT and SIGTERM off for the moment in which old and new files are mixed.
+
+    By handlers and no mask: another thread, such as the one that shows the time, would take a signal that is
+    masked in this one alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in _ENDING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _prepare_swap(folder: Path, old: set[Path], last: Sequence[str]) -> None:
     new = draft_of(folder)
     names = {path.relative_to(new) for path in new.rglob("*") if not path.is_dir()}
     refuse_overwriting(folder, sorted(names), old)
+    refuse_other_file_systems(folder, {parent for name in names for parent in name.parents})
     gone = sorted(
         old - names, key=lambda name: (len(name.parts), name)
     )  # what describes others is at the top

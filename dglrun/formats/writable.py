@@ -32,8 +32,8 @@ def require_file(path: Path) -> None:
             raise UnwritableError(f"{path}: cannot be written: is a folder")
         if not path.parent.is_dir():
             raise UnwritableError(f"{path}: cannot be written: {path.parent} is not a folder")
-        if not path.exists():
-            _try(path.parent)
+        if path.is_file() or not path.exists():  # also an existing one is replaced by renaming
+            _try(path.resolve().parent)
     except OSError as error:
         raise UnwritableError(f"{path}: cannot be written: {error.strerror}") from None
 

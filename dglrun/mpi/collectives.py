@@ -24,8 +24,9 @@ from dglrun.mpi.mpirun import WORLD_SIZE
 
 T = TypeVar("T")
 
-_OF_MPIRUN = (WORLD_SIZE, "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
-"""Beginnings of variables that mpirun leaves (Open MPI, MPICH and their kin): then MPI is asked."""
+_OF_MPIRUN = (WORLD_SIZE, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
+"""Variables that mpirun gives its ranks (Open MPI, MPICH and their kin): then MPI is asked. Others that begin
+in the same way are settings, which may stand in any environment."""
 
 Expected = DataError | BackendMissingError
 """What may stop one rank without being a bug: all ranks then stop with its message."""
@@ -218,8 +219,8 @@ def connect(timeout: float, is_rank: bool = False) -> Ranks:
 
 
 def is_started_by_mpirun() -> bool:
-    """Whether anything in the environment is of an mpirun."""
-    return any(name.startswith(_OF_MPIRUN) for name in os.environ)
+    """Whether the environment is that of a rank."""
+    return any(name in os.environ for name in _OF_MPIRUN)
 
 
 def _mpi() -> Any:

@@ -20,6 +20,7 @@ from dglrun.errors import BackendFailedError
 
 _ENDING = {signal.SIGTERM, signal.SIGINT}
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 def shared_array(rows: int, dtype: type[np.signedinteger[Any]]) -> Array:
@@ -44,8 +45,7 @@ def call(name: str, work: Callable[[], int]) -> int:
     """
     reading, writing = os.pipe()
     parent = os.getpid()
-    # Blocked until the child is known here: a signal in between would leave it running. The child keeps them
-    # blocked, so that Ctrl-C, which reaches it too, is this process's alone to answer.
+    # Blocked until the child is known here: a signal in between would leave it running.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     child = os.fork()
     if child == 0:
@@ -68,7 +68,12 @@ def call(name: str, work: Callable[[], int]) -> int:
 def _run_child(work: Callable[[], int], writing: int, parent: int) -> NoReturn:
     """Die with the parent, even if it is killed; nothing of Python's own clean-up runs here."""
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # Ctrl-C reaches the child too and is the parent's to answer. Ignored, not blocked: METIS ends a call
+        # that fails by a SIGTERM to itself, for which it sets a handler.
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
             os.write(writing, str(work()).encode())
     finally:

@@ -55,10 +55,13 @@ def _but_for_the_job(pod: Json) -> bytes:
 
 
 def _unnamed(value: Any, job: str) -> Any:
-    """Return the value with each text that is the job's name, or begins with it, as if it had none."""
+    """Return the value with each text that is the job's name, or begins with it, as if it had none.
+
+    Images stay: a policy may take one and refuse another that the job's name happens to begin.
+    """
     match value:
         case dict():
-            return {key: _unnamed(item, job) for key, item in value.items()}
+            return {key: item if key == "image" else _unnamed(item, job) for key, item in value.items()}
         case list() | tuple():
             return [_unnamed(item, job) for item in value]
         case str() if value == job or value.startswith(f"{job}-"):

@@ -114,7 +114,7 @@ def test_work_without_output_shows_the_time(capsys: pytest.CaptureFixture[str]) 
 
     def has_two_lines() -> bool:
         nonlocal said
-        said += capsys.readouterr().out
+        said += capsys.readouterr().err
         return said.count("\n") >= 2
 
     with elapsed.showing("dglrun it: METIS", 0.01):
@@ -130,12 +130,12 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
 import sys
 from dglrun.commands import elapsed
 count = 0
-write = sys.stdout.write
+write = sys.stderr.write
 def counted(text):
     global count
     count += text.startswith("\\r")
     return write(text)
-sys.stdout.write = counted
+sys.stderr.write = counted
 def shown():
     return count >= 2
 with elapsed.showing("METIS", 0.01):

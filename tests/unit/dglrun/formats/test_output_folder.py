@@ -3,11 +3,13 @@
 import errno
 import fcntl
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -160,6 +162,79 @@ def test_ctrl_c_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Monkey
         make_text(tmp_path, tmp_path / "out", "--by-degree")
 
     assert contents(tmp_path / "out") == before
+
+
+def replace_by(folder: Path, old: Sequence[str], new: Sequence[str]) -> None:
+    """A run that replaces the old files by new ones; the first file is the metadata."""
+    with output_folder.replacing(
+        folder, lambda _: [Path(name) for name in old], new[:1], among_others=True
+    ) as draft:
+        for name in new:
+            (draft / name).parent.mkdir(exist_ok=True)
+            (draft / name).write_text("new")
+
+
+def test_a_signal_in_the_midst_of_the_swap_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between two renames left old and new files mixed."""
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "c").write_text("old")
+    prepare = output_folder._prepare_swap
+
+    def interrupted(*given: Any) -> None:
+        prepare(*given)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(output_folder, "_prepare_swap", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_by(tmp_path, ("a", "c"), ("a", "b"))
+
+    assert contents(tmp_path) == {"a": b"new", "b": b"new"}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_folder_in_the_target_on_another_file_system_is_refused(tmp_path: Path) -> None:
+    """The swap stuck there, after the old files had gone, and so did each later run."""
+    with TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        (tmp_path / "part0").symlink_to(elsewhere)
+        (tmp_path / "a").write_text("old")
+        with pytest.raises(OutputError, match="part0: expected a folder on the file system of"):
+            replace_by(tmp_path, ("a",), ("a", "part0/file"))
+
+        assert contents(tmp_path) == {"a": b"old"}
+
+
+def test_whoever_may_write_the_folder_can_take_a_lock_that_was_left(tmp_path: Path) -> None:
+    """The pod that was killed ran as another user."""
+    tmp_path.chmod(0o777)
+
+    with output_folder.locked(tmp_path):
+        mode = (tmp_path / output_folder.LOCK).stat().st_mode
+
+    assert mode & 0o666 == 0o666
+
+
+def test_a_report_through_a_link_keeps_the_link(tmp_path: Path) -> None:
+    """As every program's output does."""
+    (tmp_path / "real").write_text("older")
+    (tmp_path / "link").symlink_to("real")
+
+    with output_folder.replacing_file(tmp_path / "link") as draft:
+        draft.write_text("newer")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "newer"
+
+
+def test_what_is_no_plain_file_is_written_as_it_is(tmp_path: Path) -> None:
+    """/dev/stdout became a file on the disk of a container."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with output_folder.replacing_file(tmp_path / "pipe") as draft:
+        assert draft == tmp_path / "pipe"
+
+    assert (tmp_path / "pipe").is_fifo()
 
 
 LIMITED = """

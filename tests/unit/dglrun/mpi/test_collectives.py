@@ -1,5 +1,6 @@
 """What ranks say to each other: errors that all know of, ends of streams, questions to owners."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dglrun.arrays import Array
 from dglrun.errors import BackendMissingError, DataError
+from dglrun.mpi import collectives
 from dglrun.mpi.collectives import (
     AgreedError,
     BlockStream,
@@ -126,3 +128,21 @@ def test_each_question_is_answered_by_its_owner_in_the_order_asked(questions: li
         return found
 
     assert on_ranks(size, answers) == [[each * each for each in mine] for mine in questions]
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "DGLRUN_WORLD_SIZE"])
+def test_a_rank_is_known_by_any_of_its_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Then MPI is asked how many there are."""
+    for each in os.environ.keys() & set(collectives._OF_MPIRUN):
+        monkeypatch.delenv(each)
+    alone = collectives.is_started_by_mpirun()
+    monkeypatch.setenv(name, "1")
+
+    assert (alone, collectives.is_started_by_mpirun()) == (False, True)
+
+
+def test_a_setting_of_mpi_makes_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PMIX_MCA_gds=hash stands in many images; `dispatch --ranks 8` ran as one process there."""
+    monkeypatch.setenv("PMIX_MCA_gds", "hash")
+
+    assert not collectives.is_started_by_mpirun()

@@ -42,6 +42,11 @@ def test_a_child_that_fails_is_told() -> None:
         child_call.call("METIS", lambda: 1 // 0)
 
 
+def test_no_signal_is_blocked_in_the_child() -> None:
+    """METIS ends a call that fails by a SIGTERM to itself, and went on where that was blocked."""
+    assert child_call.call("it", lambda: len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))) == 0
+
+
 def test_an_exception_here_kills_the_child() -> None:
     """The handler of a signal raises while this process waits."""
     pid = child_call.shared_array(1, np.int64)
