@@ -53,7 +53,7 @@ def test_a_partitioner_that_fails_is_the_cause(operator: OperatorProcess, submit
 
 @pytest.mark.parametrize("suffix", ["worker-1", "launcher"])
 def test_a_pod_lost_in_training_fails_the_job(operator: OperatorProcess, submit: Submit, suffix: str) -> None:
-    """Nothing is made anew (defect 20)."""
+    """Nothing is made anew."""
     job = submit().reach("Training")
 
     job.delete_pod(suffix)
@@ -80,7 +80,7 @@ def test_a_pod_lost_while_the_operator_was_down_fails_the_job(
 def test_an_evicted_worker_fails_the_job_with_the_nodes_words(
     operator: OperatorProcess, submit: Submit, api: ApiServer
 ) -> None:
-    """And the clean-up applies (defect 7)."""
+    """And the clean-up applies."""
     job = submit().reach("Training")
 
     job.play("worker-1", "Failed", containers=[], reason="Evicted", message="The node was low on memory")
@@ -112,7 +112,7 @@ def test_an_image_that_cannot_be_pulled_is_shown_until_it_can(
 def test_invalid_jobs_fail_beside_a_valid_one_that_completes(
     operator: OperatorProcess, submit: Submit
 ) -> None:
-    """One bad job never disturbs another (defect 26)."""
+    """One bad job never disturbs another."""
     partitions = a_played_job("three-of-two", workers=3, args=["--num-partitions", "2"])
     clash = a_played_job("clash")
     clash["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["restartPolicy"] = "Always"
@@ -155,7 +155,7 @@ def test_a_worker_template_that_is_no_pod_fails_before_the_partitioning(
 def test_a_spent_quota_is_said_and_the_job_goes_on_when_there_is_room(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
-    """Creation errors reach condition and event with the server's words (defect 28)."""
+    """Creation errors reach condition and event with the server's words."""
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
     api.put(quotas, {"kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
     wait_for("quota", lambda: api.call("GET", f"{quotas}/none").get("status", {}).get("used"))
@@ -218,7 +218,7 @@ def _is_denied(api: ApiServer, namespace: str) -> bool | None:
 def test_a_foreign_object_is_reported_and_left_alone(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
-    """A ConfigMap of somebody else with our name; the job goes on when it is gone (defect 31)."""
+    """A ConfigMap of somebody else with our name; the job goes on when it is gone."""
     path = Kind.CONFIG_MAP.path(namespace)
     foreign = api.put(path, {"kind": "ConfigMap", "metadata": {"name": "sage-config"}, "data": {"mine": "1"}})
     job = submit()
@@ -236,7 +236,7 @@ def test_a_foreign_object_is_reported_and_left_alone(
 def test_a_namespace_with_a_strict_quota_takes_a_job(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
-    """Every container of ours has requests and limits (defect 35)."""
+    """Every container of ours has requests and limits."""
     hard = {"requests.cpu": "4", "requests.memory": "8Gi", "limits.cpu": "8", "limits.memory": "16Gi"}
     quota = {"kind": "ResourceQuota", "metadata": {"name": "strict"}, "spec": {"hard": hard}}
     api.put(f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
@@ -251,7 +251,7 @@ def test_a_namespace_with_a_strict_quota_takes_a_job(
 def test_a_restricted_namespace_takes_a_job_that_demands_it(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
-    """Our init containers meet what the user's pod meets (defect 37)."""
+    """Our init containers meet what the user's pod meets."""
     api.make_namespace(namespace, {"pod-security.kubernetes.io/enforce": "restricted"})
     body = a_played_job()
     for role in body["spec"]["dglReplicaSpecs"].values():

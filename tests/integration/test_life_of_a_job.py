@@ -42,7 +42,7 @@ def test_a_dgl_api_job_goes_through_all_phases(
 
 
 def test_a_skip_job_goes_from_pending_to_completed(operator: OperatorProcess, submit: Submit) -> None:
-    """With its launcher alone (defect 2)."""
+    """With its launcher alone."""
     job = submit(mode=Mode.SKIP)
     job.await_phase("Pending")
 
@@ -77,7 +77,7 @@ def _report(api: ApiServer, namespace: str, progress: str, partition: str = "") 
 def test_the_address_files_are_whole_before_the_launcher_is_told(
     operator: OperatorProcess, submit: Submit, api: ApiServer
 ) -> None:
-    """With 12 workers in integer order; the launcher's annotation follows (defects 10 to 12)."""
+    """With 12 workers in integer order; the launcher's annotation follows."""
     job = submit(workers=12).reach("Partitioned")
     for index in range(11):
         job.play(f"worker-{index}", "Running", ip=f"10.9.1.{index}", ready=True)
@@ -172,7 +172,7 @@ def test_what_the_job_reports_reaches_its_status(
 def test_clean_pod_policy_is_honoured(
     operator: OperatorProcess, submit: Submit, policy: str, left: set[str]
 ) -> None:
-    """And the counters follow the cluster (defects 8, 29 and 32)."""
+    """And the counters follow the cluster."""
     job = submit(workers=1, cleanPodPolicy=policy).reach("Completed")
 
     job.await_pods(*left)

@@ -108,7 +108,7 @@ def test_a_deleted_job_leaves_nothing(
 def test_a_deleted_child_returns(
     operator: OperatorProcess, submit: Submit, api: ApiServer, kind: Kind, name: str
 ) -> None:
-    """Everything that a job needs is watched (defect 31)."""
+    """Everything that a job needs is watched."""
     job = submit().reach("Partitioned")
     old = api.get(kind, job.namespace, name)
     assert old is not None

@@ -46,7 +46,7 @@ def granted(api: ApiServer, namespace: str, account: str, pod: str) -> bool | No
 def test_a_job_reaches_its_own_pods_and_no_other(
     operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
 ) -> None:
-    """Exec by both verbs, since WebSocket asks for get (defects 17, 36 and 37)."""
+    """Exec by both verbs, since WebSocket asks for get."""
     submit()
     submit(name="other").reach("Partitioned")
     submit_done = submit(name="third").reach("Partitioned")
@@ -96,7 +96,7 @@ def test_the_operators_audit_trail_has_its_rules_verbs_and_no_exec(
 def test_every_list_and_watch_of_children_is_filtered_by_the_server(
     operator: OperatorProcess, submit: Submit, namespace: str
 ) -> None:
-    """Other people's pods never cross the wire (defect 17)."""
+    """Other people's pods never cross the wire."""
     audit.log()
     submit().reach("Completed")
 

@@ -145,7 +145,7 @@ def test_a_watch_brings_what_came_after_the_list(api: ApiServer, namespace: str)
 
 
 def test_a_mistyped_field_of_a_pod_is_refused_by_name(api: ApiServer, namespace: str) -> None:
-    """It was accepted and dropped (finding A9); by the rehearsal, too."""
+    """It was accepted and dropped; by the rehearsal, too."""
     pod = a_pod(namespace)
     pod["spec"]["nodeselector"] = {"disk": "ssd"}
 
@@ -156,7 +156,7 @@ def test_a_mistyped_field_of_a_pod_is_refused_by_name(api: ApiServer, namespace:
 
 
 def test_an_object_of_nine_thousand_levels_is_listed_and_watched(api: ApiServer, namespace: str) -> None:
-    """The others with it (finding A1)."""
+    """The others with it."""
     (page,) = api.pages(Kind.JOB, namespace)
     body = a_played_job("deep")
     body["spec"]["dglReplicaSpecs"]["Launcher"]["template"]["odd"] = "DEEP"

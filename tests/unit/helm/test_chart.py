@@ -104,7 +104,7 @@ def test_the_names_are_those_of_2021() -> None:
 
 
 def test_the_operator_runs_restricted() -> None:
-    """Nothing in its pod needs more than the restricted Pod Security Standard gives (defect 37)."""
+    """Nothing in its pod needs more than the restricted Pod Security Standard gives."""
     pod = operator(rendered())
     (container,) = pod["containers"]
 
@@ -126,7 +126,7 @@ def test_there_is_one_operator_at_a_time() -> None:
 
 
 def test_images_are_pinned_to_the_version() -> None:
-    """No `latest`, pulled when absent (defect 35); the same for the init containers of jobs."""
+    """No `latest`, pulled when absent; the same for the init containers of jobs."""
     (container,) = operator(rendered())["containers"]
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 

@@ -62,7 +62,7 @@ def test_it_works_without_root(download: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_a_dockerfile_pins_its_parent_and_leaves_no_lists(dockerfile: Path) -> None:
-    """No floating tag (defect 35 of 2021), no apt lists, and an image that does not run as root."""
+    """No floating tag, no apt lists, and an image that does not run as root."""
     text = dockerfile.read_text()
     parents = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     users = re.findall(r"^USER (\S+)", text, re.MULTILINE)

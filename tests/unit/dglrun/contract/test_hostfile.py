@@ -42,7 +42,7 @@ def test_workers_are_read_back_as_written(written: list[tuple[str, int, int]]) -
 
 
 def test_twelve_workers_keep_name_and_address_together() -> None:
-    """The 2021 operator sorted names as strings and numbered them by position (defect 10)."""
+    """The 2021 operator sorted names as strings and numbered them by position."""
     workers = tuple(Host(f"10.0.0.{i}", 30050, names.worker("job", i), 1) for i in range(12))
 
     text = hostfile.format_hosts(workers)
@@ -52,7 +52,7 @@ def test_twelve_workers_keep_name_and_address_together() -> None:
 
 
 def test_dgl_gets_two_columns() -> None:
-    """DGL reads one or two columns and nothing else (defect 14)."""
+    """DGL reads one or two columns and nothing else."""
     assert hostfile.format_dgl((Host("10.0.0.7", 30050, "job-worker-0", 4),)) == "10.0.0.7 30050\n"
 
 
@@ -69,7 +69,7 @@ def test_dgl_gets_two_columns() -> None:
     ],
 )
 def test_what_is_not_a_line_is_refused(text: str, what: str) -> None:
-    """An empty address once shifted the columns (defect 11); now the line is named."""
+    """An empty address once shifted the columns; now the line is named."""
     with pytest.raises(HostfileError, match=re.escape(what)):
         hostfile.parse_hosts(text)
 

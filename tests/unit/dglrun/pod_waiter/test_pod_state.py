@@ -25,7 +25,7 @@ def seen(mode: WatchMode, *statuses: dict[str, Any] | None) -> PodState:
 
 
 def test_a_running_pod_that_is_not_ready_is_waited_for() -> None:
-    """Ready is a condition, not the phase Running (defect 16 of 2021)."""
+    """Ready is a condition, not the phase Running."""
     state = seen(WatchMode.READY, builders.unready("10.0.0.1"))
 
     assert state.wait is WaitState.WAITING
@@ -46,7 +46,7 @@ def test_a_pod_that_is_no_longer_ready_is_waited_for_again() -> None:
 
 @pytest.mark.parametrize("mode", list(WatchMode))
 def test_a_failed_pod_is_lost_with_its_last_words(mode: WatchMode) -> None:
-    """Container, exit code and termination message are told (defect 15 of 2021)."""
+    """Container, exit code and termination message are told."""
     state = seen(mode, builders.failed(3, "no such column: label"))
 
     assert state.wait is WaitState.LOST
@@ -76,7 +76,7 @@ def test_a_pod_seen_once_and_then_missing_has_vanished(mode: WatchMode) -> None:
 
 
 def test_another_pod_of_the_same_name_is_a_loss() -> None:
-    """A new UID means an empty disk where the partition was (defect 20 of 2021)."""
+    """A new UID means an empty disk where the partition was."""
     first = PodSnapshot.at(builders.a_pod(builders.ready("10.0.0.1"), uid="a"))
     second = PodSnapshot.at(builders.a_pod(builders.ready("10.0.0.1"), uid="b"))
 

@@ -91,7 +91,7 @@ def test_the_launcher_is_released_when_all_workers_are_ready(server: ApiServer, 
 
 @pytest.mark.parametrize("start", [(), builders.workers(2)])
 def test_an_unfinished_file_is_read_again(server: ApiServer, tmp_path: Path, start: tuple[Host, ...]) -> None:
-    """An empty or short hostfile never starts a training (defect 12 of 2021)."""
+    """An empty or short hostfile never starts a training."""
     hosts = builders.workers(3)
     builders.make_ready(server, hosts)
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="3")
@@ -255,7 +255,7 @@ def test_living_pods_are_waited_for_without_a_deadline(server: ApiServer, tmp_pa
 
 
 def test_a_malformed_file_is_named_with_its_line(server: ApiServer, tmp_path: Path) -> None:
-    """A shifted column is an error, never a host (defect 11 of 2021)."""
+    """A shifted column is an error, never a host."""
     watcher = Watcher(server, tmp_path, "ready", WATCHER_EXPECTED="1")
     fresh = tmp_path / "fresh"
     fresh.write_text(" 30050 job-worker-0 slots=1\n")

@@ -259,7 +259,7 @@ def test_a_source_without_any_ids_to_compare_by_is_refused(
 def test_a_part_that_the_server_cannot_load_is_refused_for_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Legal in files (decision 28): a warning, and a refusal with type, part and remedy on demand."""
+    """Legal in files: a warning, and a refusal with type, part and remedy on demand."""
     apart = {"n0": np.arange(30) % 2, "n1": np.arange(20) % 2, "n2": np.zeros(7, int)}
     toy = a_toy(edges=(90, 40), parts=2)
     json_path = a_partition(tmp_path, Toy(toy.nodes, toy.edges, apart, 2, toy.node_data, toy.edge_data))

@@ -49,7 +49,7 @@ def test_flags_of_2021_without_effect_are_accepted(capsys: pytest.CaptureFixture
     ],
 )
 def test_an_unknown_argument_is_an_error(args: list[str], words: str) -> None:
-    """2021 dropped it without a word (defect 22)."""
+    """2021 dropped it without a word."""
     with pytest.raises(UsageError) as error:
         parse(args)
     assert words in str(error.value)

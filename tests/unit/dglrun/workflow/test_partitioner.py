@@ -53,7 +53,7 @@ def test_the_partition_arrives_whole_at_the_launcher(pods: Pods) -> None:
 
 
 def test_the_script_gets_the_flags_of_2021_each_only_when_set(pods: Pods) -> None:
-    """An unset --dataset-url broke argparse in 2021 (defect 22)."""
+    """An unset --dataset-url broke argparse in 2021."""
     few = partition(pods)
     all_set = partition(
         pods, PARTITION, "--dataset-url", "https://example.org/d", "--balance-train", "--balance-edges"
@@ -98,7 +98,7 @@ def test_a_folder_that_is_no_partition_is_never_delivered(pods: Pods, script: st
 
 
 def test_partitions_must_equal_workers_before_anything_runs(pods: Pods) -> None:
-    """Both numbers are named, exit code 2, the script never starts (defect 21)."""
+    """Both numbers are named, exit code 2, the script never starts."""
     done = partition(pods, "open('ran', 'w')", "--num-partitions", "3")
 
     assert done.code == 2
@@ -189,7 +189,7 @@ def test_the_delivery_waits_for_the_init_container(pods: Pods) -> None:
 def test_a_launcher_that_never_waits_fails_the_delivery(
     pods: Pods, status: dict[str, str] | None, code: int, words: str
 ) -> None:
-    """A deadline, and the launcher's own failure at once (defect 15)."""
+    """A deadline, and the launcher's own failure at once."""
     pods.write_cluster(job_launcher=status)
 
     done = partition(pods, PARTITION, "--start-timeout", "1")
@@ -223,7 +223,7 @@ def test_progress_of_the_partition_is_reported(pods: Pods) -> None:
 
 
 def test_skip_runs_the_training_script_in_place(pods: Pods) -> None:
-    """Arguments behind -- arrive verbatim, the exit code is the script's own (defects 2, 22)."""
+    """Arguments behind -- arrive verbatim, the exit code is the script's own."""
     script = pods.script(
         "import os, sys\noutput = os.environ['DGL_OUTPUT_DIR']\nprint(sys.argv[1:], output)\n"
         "assert os.path.isdir(output)\nsys.exit(9)\n"

@@ -84,7 +84,7 @@ def test_plans_are_as_agreed(
 
 
 def test_twelve_workers_keep_their_order() -> None:
-    """Worker i has part i, line i, machine i: integer order, not that of strings (defect 10)."""
+    """Worker i has part i, line i, machine i: integer order, not that of strings."""
     config = a_config("--num-partitions", "12", workers=12)
 
     phases = plan(config, hosts(12))
@@ -117,7 +117,7 @@ def test_ranks_and_clients_are_counted_over_all_workers() -> None:
 
 
 def test_an_interpreter_with_python_in_its_path_stays_intact() -> None:
-    """2021 replaced each `python` in the command by other text (defect 23)."""
+    """2021 replaced each `python` in the command by other text."""
     config = a_config(
         "--python",
         "/opt/python3/bin/python3",

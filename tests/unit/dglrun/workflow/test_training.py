@@ -101,7 +101,7 @@ def test_a_single_worker_works(pods_of: PodsOf) -> None:
     ],
 )
 def test_the_first_rank_that_fails_ends_the_run(pods: Pods, how: str, code: int, words: str) -> None:
-    """Code, worker, rank and last words are told; exit handlers that hang do not matter (defect 1)."""
+    """Code, worker, rank and last words are told; exit handlers that hang do not matter."""
     fails = f"if rank == 1:\n    print('now', flush=True)\n    {how}\n"
     script = pods.script(TRAIN + HANG + f"time.sleep(0.2)\n{fails}hang()\n")
 
@@ -121,7 +121,7 @@ def test_the_first_rank_that_fails_ends_the_run(pods: Pods, how: str, code: int,
 
 
 def test_a_server_that_is_killed_fails_the_run(pods: Pods) -> None:
-    """Trainers would wait without limit for a server that is gone (decision 11)."""
+    """Trainers would wait without limit for a server that is gone."""
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script)) as process:
         said = read_until(process, "[worker-1 server 0] started")
@@ -178,7 +178,7 @@ def test_a_script_that_is_missing_is_said(pods: Pods) -> None:
 
 
 def test_sigterm_stops_everything(pods: Pods) -> None:
-    """Exit code 143, no process, no segment on the workers that live on (defect 24)."""
+    """Exit code 143, no process, no segment on the workers that live on."""
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script)) as process:
         read_until(process, "hangs")
@@ -262,7 +262,7 @@ def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
 
 
 def test_a_worker_that_is_deleted_fails_the_run(pods: Pods) -> None:
-    """The stream breaks and the API server knows the pod no more: the loss is told at once (defect 20)."""
+    """The stream breaks and the API server knows the pod no more: the loss is told at once."""
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script, "--lease", "3")) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 hangs")
@@ -278,7 +278,7 @@ def test_a_worker_that_is_deleted_fails_the_run(pods: Pods) -> None:
 
 
 def test_a_worker_without_an_address_is_waited_for(pods: Pods) -> None:
-    """No hostfile with holes, no launch without all addresses (defects 11, 12)."""
+    """No hostfile with holes, no launch without all addresses."""
     pods.write_cluster(job_worker_1={"phase": "Pending"})
 
     done = pods.run(*flags(pods.script(TRAIN + GOOD), "--start-timeout", "1"))
@@ -289,7 +289,7 @@ def test_a_worker_without_an_address_is_waited_for(pods: Pods) -> None:
 
 
 def test_an_address_that_is_not_the_pods_is_refused(pods: Pods) -> None:
-    """DGL would silently take the process for machine 0 (defect 14)."""
+    """DGL would silently take the process for machine 0."""
     pods.write_cluster(job_worker_1={"phase": "Running", "podIP": "10.1.2.3"})
 
     done = pods.run(*flags(pods.script(TRAIN + GOOD)))
@@ -311,7 +311,7 @@ def test_a_partition_for_another_number_of_workers_is_refused(pods_of: PodsOf) -
 
 
 def test_parts_are_sent_side_by_side(pods_of: PodsOf) -> None:
-    """No copy waits for another one: each receiver sees the other begin before it ends (defect 19)."""
+    """No copy waits for another one: each receiver sees the other begin before it ends."""
     pods = pods_of(workers=4)
     pods.give_partition()
     together = pods.root / "before_exec"

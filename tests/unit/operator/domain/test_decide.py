@@ -129,7 +129,7 @@ def test_dist_parmetis_takes_its_phase_from_the_launchers_report(
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_one_look_after_the_launcher_succeeded_the_job_is_completed(mode: Mode) -> None:
-    """Skip jobs too (defect 2), from whatever the last status said (defect 3)."""
+    """Skip jobs too, from whatever the last status said."""
     job = a_job(mode=mode, status=a_status("Starting"))
 
     decision = decided(job, a_pod(job, LAUNCHER, "Succeeded"))
@@ -138,7 +138,7 @@ def test_one_look_after_the_launcher_succeeded_the_job_is_completed(mode: Mode) 
 
 
 def test_a_launcher_that_fails_with_no_worker_running_fails_the_job() -> None:
-    """No earlier milestone hides a final outcome (defect 4)."""
+    """No earlier milestone hides a final outcome."""
     job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
 
     decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=7, message="no workers")]))
@@ -194,7 +194,7 @@ def test_a_launcher_that_fails_long_before_a_worker_is_the_cause() -> None:
 
 @pytest.mark.parametrize("reached", [decide.LAUNCHER_STARTED, decide.WORKERS_READY])
 def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> None:
-    """It is never made anew with an empty disk (defect 20)."""
+    """It is never made anew with an empty disk."""
     job = a_job(status=a_status("Partitioned", decide.PARTITIONED, reached))
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER, index=0))
@@ -213,7 +213,7 @@ def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
 
 @pytest.mark.parametrize("phase", ["Starting", "Partitioning", "Partitioned", "Training"])
 def test_a_launcher_that_is_gone_fails_the_job(phase: str) -> None:
-    """Its dataset volume went with it (defect 20)."""
+    """Its dataset volume went with it."""
     job = a_job(status=a_status(phase))
 
     assert cause(decided(job, a_pod(job, PARTITIONER)))[0] == "PodLost"
@@ -240,7 +240,7 @@ def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
 
 
 def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
-    """The kubelet says which resource was short (defect 7)."""
+    """The kubelet says which resource was short."""
     job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
     evicted = a_pod(job, WORKER, "Failed", index=1, containers=[], reason="Evicted", message="low on memory")
 

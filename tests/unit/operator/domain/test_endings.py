@@ -155,7 +155,7 @@ def test_a_pod_beyond_those_of_the_mode_decides_nothing(mode: Mode, name: str) -
 def test_clean_pod_policy_leaves_the_same_pods_after_any_outcome(
     policy: str, left: set[str], phase: str
 ) -> None:
-    """Running deletes what has not stopped, All everything, None nothing (defect 32)."""
+    """Running deletes what has not stopped, All everything, None nothing."""
     job = a_job(cleanPodPolicy=policy, status=a_status(phase))
     launcher = a_pod(job, LAUNCHER, "Succeeded" if phase == "Completed" else "Failed")
     pods = [launcher, a_pod(job, PARTITIONER, "Succeeded"), *workers_of(job)]

@@ -56,7 +56,7 @@ def test_the_main_container_is_the_one_that_was_rendered() -> None:
 
 
 def test_workers_are_sorted_by_integer_index() -> None:
-    """Worker 10 comes after worker 2 (defect 10)."""
+    """Worker 10 comes after worker 2."""
     job = a_job(workers=12)
     raw = [a_pod(job, Role.WORKER, index=index) for index in (10, 2, 11, 0, 1)]
 

@@ -27,7 +27,7 @@ def following(
 
 
 def test_a_second_look_without_change_gives_an_equal_status() -> None:
-    """So nothing is written (defect 5)."""
+    """So nothing is written."""
     first = following(JobStatus(), GOING_ON)
 
     assert following(first, GOING_ON, now=LATER) == first
@@ -41,7 +41,7 @@ def test_a_status_survives_the_api_server() -> None:
 
 
 def test_start_and_completion_time_are_set_once() -> None:
-    """Start with the first look, completion with every final phase (defects 5 and 6)."""
+    """Start with the first look, completion with every final phase."""
     first = following(JobStatus(), GOING_ON)
     final = following(first, Decision(Phase.COMPLETED, "done"), now=LATER)
     again = following(final, Decision(Phase.COMPLETED, "done"), now=LATER + timedelta(hours=1))
@@ -51,7 +51,7 @@ def test_start_and_completion_time_are_set_once() -> None:
 
 
 def test_a_failed_job_has_a_completion_time_too() -> None:
-    """Every final phase has one (defect 6)."""
+    """Every final phase has one."""
     assert following(JobStatus(), Decision(Phase.FAILED, "bad")).completion_time == NOON
 
 
@@ -69,7 +69,7 @@ def test_a_condition_keeps_its_time_until_its_status_turns() -> None:
 
 
 def test_counters_are_those_of_the_pods_that_exist() -> None:
-    """Counted anew each time, also after the clean-up (defect 8)."""
+    """Counted anew each time, also after the clean-up."""
     job = a_job(workers=3)
     busy = observed(
         job,
@@ -89,7 +89,7 @@ def test_counters_are_those_of_the_pods_that_exist() -> None:
 
 
 def test_only_roles_of_the_mode_are_counted() -> None:
-    """A Skip job has no 0/0 workers to wonder at (defect 2)."""
+    """A Skip job has no 0/0 workers to wonder at."""
     assert list(status.count(a_job(mode=Mode.SKIP), observed(a_job(mode=Mode.SKIP)))) == ["Launcher"]
 
 
@@ -120,7 +120,7 @@ def test_a_partition_report_of_another_form_never_reaches_the_status() -> None:
 
 
 def test_each_phase_makes_one_event() -> None:
-    """And a status without a transition makes none (defect 30)."""
+    """And a status without a transition makes none."""
     first = following(JobStatus(), GOING_ON)
     again = following(first, GOING_ON)
 

@@ -16,7 +16,7 @@ def test_the_builders_jobs_are_valid_in_every_mode() -> None:
 
 @pytest.mark.parametrize("spelling", [("--num-partitions", "2"), ("--num-partitions=2",)])
 def test_partitions_must_equal_workers_and_the_message_names_both(spelling: tuple[str, ...]) -> None:
-    """Not hours later by an assertion (defect 21)."""
+    """Not hours later by an assertion."""
     problems = validate.problems(a_job(workers=3, args=["--graph-name", "g", *spelling]))
 
     assert problems == (
@@ -93,7 +93,7 @@ def with_pod(**spec: Any) -> Json:
     ],
 )
 def test_what_clashes_with_the_operators_own_parts_is_named(template: Json, said: str) -> None:
-    """A conflict is an error and nothing of the user's is overwritten (defect 33)."""
+    """A conflict is an error and nothing of the user's is overwritten."""
     problems = validate.problems(a_job(worker=template))
 
     assert len(problems) == 1

@@ -117,7 +117,7 @@ def volume(pod: Json, name: str) -> Json | None:
     ],
 )
 def test_shared_memory_is_half_the_limit_in_bytes(limit: object, size: int) -> None:
-    """Below 2 GB as well, and a default without a limit (defect 33)."""
+    """Below 2 GB as well, and a default without a limit."""
     resources = {"limits": {"memory": limit}} if limit else {}
     pod = pods.pod(a_job(worker=a_template(resources=resources)), Role.WORKER, 0, IMAGES)
 
@@ -128,7 +128,7 @@ def test_shared_memory_is_half_the_limit_in_bytes(limit: object, size: int) -> N
 
 
 def test_the_partitioner_runs_the_launchers_command_on_the_workers_image_without_gpus() -> None:
-    """Neither extended resources nor claims; sidecars and probes stay with the workers (defect 34)."""
+    """Neither extended resources nor claims; sidecars and probes stay with the workers."""
     job = with_everything()
 
     pod = pods.pod(job, Role.PARTITIONER, 0, IMAGES)
@@ -219,7 +219,7 @@ def test_a_users_volume_at_the_dataset_path_is_used_by_both() -> None:
 
 
 def test_a_users_own_shared_memory_is_kept() -> None:
-    """At the same path; ours is left out (defect 33)."""
+    """At the same path; ours is left out."""
     pod = pods.pod(with_everything(), Role.WORKER, 0, IMAGES)
 
     assert volume(pod, "shm-volume") is None
@@ -254,7 +254,7 @@ def test_a_worker_idles_unless_it_has_a_command() -> None:
 
 
 def test_a_workers_ports_are_kept_beside_dgls() -> None:
-    """The 2021 operator wrote over them (defect 33)."""
+    """The 2021 operator wrote over them."""
     ports = main_of(pods.pod(with_everything(), Role.WORKER, 0, IMAGES))["ports"]
 
     assert ports == [

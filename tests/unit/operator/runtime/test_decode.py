@@ -27,7 +27,7 @@ def a_job(name: str, template: str) -> str:
 
 @pytest.mark.parametrize("levels", [1_100, 9_000])
 def test_an_object_nested_too_deeply_is_read_as_far_as_its_metadata_and_status(levels: int) -> None:
-    """At 1,100 levels the decoder of the standard library raises RecursionError (finding A1)."""
+    """At 1,100 levels the decoder of the standard library raises RecursionError."""
     found = decode.one(a_job("deep", nested(levels)).encode())
 
     assert found[decode.UNREADABLE] == TOO_DEEP

@@ -207,7 +207,7 @@ def test_one_namespace_never_takes_all_runs() -> None:
 
 
 def test_slow_keys_leave_runs_to_the_others_of_their_namespace() -> None:
-    """40 jobs whose calls take a second each do not delay an innocent one beside them (finding A13)."""
+    """40 jobs whose calls take a second each do not delay an innocent one beside them."""
     queue = DelayQueue(RUNS)
     slow = [Key("default", f"slow-{number}") for number in range(40)]
     for key in slow:

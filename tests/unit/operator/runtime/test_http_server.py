@@ -104,7 +104,7 @@ def _get(url: str) -> tuple[int, bytes]:
 
 
 def test_idle_connections_neither_fill_the_process_nor_keep_a_probe_out() -> None:
-    """800 of them made 802 threads (finding A15); the oldest make room, and a probe is answered at once."""
+    """800 of them made 802 threads; the oldest make room, and a probe is answered at once."""
     with _listening("127.0.0.1") as port:
         many = 4 * http_server.MAX_CONNECTIONS
         idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(many)]

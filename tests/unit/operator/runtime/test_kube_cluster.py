@@ -104,7 +104,7 @@ def failing(code: int, reason: str = "", **headers: str) -> Callable[[str, str, 
 
 @pytest.mark.parametrize("code", [401, 408, 429, 500, 502, 503, 504])
 def test_what_may_pass_is_a_busy_server(serve: Serve, code: int) -> None:
-    """With the status and the reason, by which a failing webhook is shown on its job (finding A8)."""
+    """With the status and the reason, by which a failing webhook is shown on its job."""
     client, _ = serve(failing(code, "Because", Retry_After="7"))
 
     with pytest.raises(ClusterBusy, match=f"HTTP {code}: it says {code}") as caught:
@@ -164,7 +164,7 @@ def test_a_server_that_does_not_answer_is_busy_after_the_timeout(
 
 
 def test_pods_are_created_and_rehearsed_with_strict_field_validation(serve: Serve) -> None:
-    """A mistyped field of a template is refused by name and not dropped (finding A9)."""
+    """A mistyped field of a template is refused by name and not dropped."""
     client, api = serve(lambda *_asked: (201, {}, json.dumps(POD).encode()))
 
     client.create(POD)
@@ -192,7 +192,7 @@ def test_an_applied_object_is_yaml_whatever_its_texts_are(serve: Serve) -> None:
 
 
 def test_a_pod_is_stopped_by_its_deadline_and_only_if_it_is_the_one(serve: Serve) -> None:
-    """The object and its logs stay (finding A10)."""
+    """The object and its logs stay."""
     client, api = serve(lambda *_asked: (200, {}, json.dumps(POD).encode()))
 
     client.stop(Place("n", "p", "u"))
@@ -216,7 +216,7 @@ def paged(total: int, size: int) -> Callable[[str, str, Json | None], Reply]:
 
 @pytest.mark.parametrize(("total", "size"), [(2_000, 100), (40, 900_000)])
 def test_a_list_comes_whole_in_pages_of_bounded_bytes(serve: Serve, total: int, size: int) -> None:
-    """200 objects of 0.9 MB took 573 MB in one page of 500 (finding A2)."""
+    """200 objects of 0.9 MB took 573 MB in one page of 500."""
     client, api = serve(paged(total, size))
 
     found = [item["metadata"]["name"] for page in client.pages(Kind.POD, "n") for item in page.items]
@@ -231,7 +231,7 @@ def watching(*lines: str) -> Callable[[str, str, Json | None], Reply]:
 
 
 def test_a_watch_goes_on_after_an_object_that_cannot_be_read(serve: Serve) -> None:
-    """It stopped the operator for every tenant (finding A1)."""
+    """It stopped the operator for every tenant."""
     deep = json.dumps(POD)[:-1] + ', "x": ' + "[" * 9_000 + "]" * 9_000 + "}"
     client, _ = serve(
         watching(

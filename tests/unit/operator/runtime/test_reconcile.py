@@ -124,7 +124,7 @@ def training(operator: Operator, workers: int = 2) -> None:
 
 
 def test_one_look_creates_all_that_a_new_job_needs() -> None:
-    """Nothing is postponed to a next look (defect 13)."""
+    """Nothing is postponed to a next look."""
     operator = Operator()
 
     operator.look()
@@ -152,7 +152,7 @@ def test_a_skip_job_has_its_launcher_and_the_right_to_report() -> None:
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_second_look_without_change_writes_and_reads_nothing(mode: Mode) -> None:
-    """Not a status either (defect 5), and nothing that a watch already brought."""
+    """Not a status either, and nothing that a watch already brought."""
     operator = Operator(a_raw_job(mode=mode))
     operator.settle()
 
@@ -197,7 +197,7 @@ def test_a_restarted_operator_writes_nothing_in_any_phase() -> None:
 
 
 def test_the_hostfile_is_published_whole_or_not_at_all() -> None:
-    """One worker without an address keeps it empty (defects 11 and 12)."""
+    """One worker without an address keeps it empty."""
     operator = Operator(a_raw_job(workers=12))
     partitioned(operator)
 
@@ -276,7 +276,7 @@ def test_the_end_of_a_job_rests_on_a_fresh_read() -> None:
 
 
 def test_a_lost_worker_fails_the_job_and_is_not_made_anew() -> None:
-    """With its name as the cause (defect 20)."""
+    """With its name as the cause."""
     operator = Operator()
     training(operator)
     operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
@@ -289,7 +289,7 @@ def test_a_lost_worker_fails_the_job_and_is_not_made_anew() -> None:
 
 
 def test_counters_after_the_clean_up_equal_the_cluster() -> None:
-    """Deleted workers are not counted as running for ever (defect 8)."""
+    """Deleted workers are not counted as running for ever."""
     operator = Operator()
     training(operator)
     operator.pod("sage-launcher", a_pod_status("Succeeded"))
@@ -316,7 +316,7 @@ def test_a_finished_job_never_moves() -> None:
 
 
 def test_a_deleted_config_map_returns() -> None:
-    """All children are watched (defect 31)."""
+    """All children are watched."""
     operator = Operator()
     partitioned(operator)
     before = operator.config()
@@ -328,7 +328,7 @@ def test_a_deleted_config_map_returns() -> None:
 
 
 def test_an_edited_role_is_put_right() -> None:
-    """The job's rights are the operator's to say (defect 31)."""
+    """The job's rights are the operator's to say."""
     operator = Operator()
     operator.settle()
     role = operator.cluster.objects[Kind.ROLE, "default", "sage-launcher"]
@@ -415,7 +415,7 @@ FOREIGN: list[tuple[Kind, Json]] = [
 
 @pytest.mark.parametrize(("kind", "body"), FOREIGN)
 def test_an_object_of_another_owner_is_reported_and_never_taken(kind: Kind, body: Json) -> None:
-    """Not even when it carries our label (defect 31)."""
+    """Not even when it carries our label."""
     operator = Operator()
     foreign = operator.cluster.add(body)
 
@@ -454,7 +454,7 @@ def test_a_pod_that_was_created_but_not_seen_yet_is_taken_for_ours() -> None:
 
 
 def test_a_spent_quota_shows_in_the_condition_with_the_servers_words() -> None:
-    """Creation errors are not swallowed (defects 28 and 35)."""
+    """Creation errors are not swallowed."""
     operator = Operator()
     operator.cluster.admit = over_quota("Pod")
 
@@ -653,7 +653,7 @@ BROKEN: list[tuple[str, Callable[[Json], object]]] = [
 def test_an_invalid_job_fails_and_the_valid_one_beside_it_goes_on(
     _what: str, spoil: Callable[[Json], object]
 ) -> None:
-    """One bad job never disturbs another (defects 26 and 27)."""
+    """One bad job never disturbs another."""
     bad = a_raw_job("bad", uid="bad-uid")
     spoil(bad["spec"])
     operator = Operator(bad, a_raw_job())
@@ -755,7 +755,7 @@ def test_a_server_that_is_down_is_the_queues_business() -> None:
 
 
 def test_metrics_count_each_transition_once() -> None:
-    """Also over many looks (defect 30)."""
+    """Also over many looks."""
     operator = Operator()
     training(operator)
     operator.pod("sage-launcher", a_pod_status("Succeeded"))

@@ -64,7 +64,7 @@ def failing(what: str, name: str, error: Exception) -> Any:
 
 
 def test_a_job_named_after_a_stateful_set_gets_no_rights_over_its_pods() -> None:
-    """Role and RoleBinding were made before anybody looked whose the pods are (finding A3)."""
+    """Role and RoleBinding were made before anybody looked whose the pods are."""
     operator = Operator(a_raw_job(mode=Mode.DIST_PARMETIS))
     operator.cluster.add(FOREIGN_WORKER)
 
@@ -125,7 +125,7 @@ def test_a_milestone_is_recorded_before_anything_is_provided() -> None:
 
 
 def test_a_webhook_that_cannot_be_called_is_shown_on_the_job() -> None:
-    """It was a line in the log, with an empty status (finding A8); and it passes."""
+    """It was a line in the log, with an empty status; and it passes."""
     operator = Operator()
     error = ClusterBusy("POST pods: HTTP 500: failed calling webhook", status=500, reason="InternalError")
     operator.cluster.admit = failing("Pod", "sage-launcher", error)
@@ -150,7 +150,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["pod security", "quota", "webhook"])
 def test_a_worker_that_would_be_refused_shows_before_the_partitioning(refusal: Refused) -> None:
-    """The rehearsal ignored 403, so that it showed after hours (finding A9)."""
+    """The rehearsal ignored 403, so that it showed after hours."""
     operator = Operator()
     operator.cluster.admit = failing("Pod", "sage-worker-0", refusal)
 
@@ -245,7 +245,7 @@ def test_a_job_with_a_large_spec_runs_like_any_other() -> None:
 
 
 def test_a_crowd_of_pod_events_is_few_status_writes() -> None:
-    """200 Ready events were 200 status writes (finding A14)."""
+    """200 Ready events were 200 status writes."""
     operator = Operator(a_raw_job(workers=60))
     partitioned(operator)
     writes = []
@@ -282,7 +282,7 @@ def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() ->
 
 
 def test_a_status_after_the_end_agrees_with_itself() -> None:
-    """WorkersReady=True stood beside 0/2 (finding A14)."""
+    """WorkersReady=True stood beside 0/2."""
     operator = Operator()
     training(operator)
     operator.pod("sage-launcher", a_pod_status("Succeeded"))
@@ -294,7 +294,7 @@ def test_a_status_after_the_end_agrees_with_itself() -> None:
 
 
 def test_the_launchers_logs_outlive_a_failure() -> None:
-    """The launcher was deleted with its logs, to which the documentation sends the user (finding A10)."""
+    """The launcher was deleted with its logs, to which the documentation sends the user."""
     operator = Operator()
     training(operator)
     operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
@@ -308,7 +308,7 @@ def test_the_launchers_logs_outlive_a_failure() -> None:
 
 @pytest.mark.parametrize("name", ["sage-launcher", "sage-worker-1"])
 def test_a_pod_without_its_labels_is_found_and_gets_them_back(name: str) -> None:
-    """The watch reports it as deleted; it was taken for lost, or made the operator stumble (finding A12)."""
+    """The watch reports it as deleted; it was taken for lost, or made the operator stumble."""
     operator = Operator()
     training(operator)
     place = (Kind.POD, "default", name)
@@ -323,7 +323,7 @@ def test_a_pod_without_its_labels_is_found_and_gets_them_back(name: str) -> None
 
 
 def test_a_pod_that_lost_its_role_label_ends_the_job_as_any_other() -> None:
-    """KeyError on each look, and the job never ended (finding A12)."""
+    """KeyError on each look, and the job never ended."""
     operator = Operator()
     training(operator)
     place = (Kind.POD, "default", "sage-launcher")
@@ -369,7 +369,7 @@ class UnderPressure(MemoryCluster):
 
 
 def test_a_message_longer_than_its_field_does_not_wedge_the_job() -> None:
-    """Endless retries, and no error counted (finding A11)."""
+    """Endless retries, and no error counted."""
     operator = Operator()
     operator.cluster.__class__ = UnderPressure
     error = Refused(422, "Invalid", "spec.containers[0].env[0].value: " + "x" * 70_000)

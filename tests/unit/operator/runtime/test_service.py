@@ -78,7 +78,7 @@ def status_of(cluster: MemoryCluster, key: Key) -> Json:
 
 
 def test_withdrawn_permissions_in_one_namespace_leave_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """The resync and the start were for all or for none (finding A5)."""
+    """The resync and the start were for all or for none."""
     cluster = WatchedCluster()
     cluster.add(a_raw_job(namespace="good"))
 
@@ -100,7 +100,7 @@ def test_withdrawn_permissions_in_one_namespace_leave_the_others(caplog: pytest.
 
 
 def test_an_object_that_cannot_be_read_is_named_rejected_and_hurts_no_other() -> None:
-    """One job of 7 kB stopped the operator for every tenant (finding A1)."""
+    """One job of 7 kB stopped the operator for every tenant."""
     cluster = WatchedCluster()
     deep = {key: value for key, value in a_raw_job("deep", uid="deep-uid").items() if key != "spec"}
     cluster.add({**deep, UNREADABLE: "expected at most 200 levels of nesting, got more"})
