@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dglrun import open_files
 from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch import earlier_parts, features, graphbolt, node_map, write_part_config
 from dglrun.dispatch.checkpoint import Checkpoint, fingerprint, load_checkpoint, remove_stale_ranks
@@ -16,7 +15,7 @@ from dglrun.dispatch.node_map import Nodes
 from dglrun.dispatch.shuffle import Owners, block_rows
 from dglrun.dispatch.source import EDGE, NODE, Options, Source, load_source
 from dglrun.dispatch.write_partition import PartGraph
-from dglrun.formats import output_folder
+from dglrun.formats import open_files, output_folder
 from dglrun.formats.assignment import META
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import read

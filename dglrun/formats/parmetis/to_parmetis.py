@@ -21,10 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dglrun import open_files
 from dglrun.arrays import Ints
 from dglrun.errors import DataError
-from dglrun.formats import output_folder
+from dglrun.formats import open_files, output_folder
 from dglrun.formats.chunked import read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
