@@ -4,6 +4,8 @@ Objects come first, since pods mount the ConfigMap and run under the accounts; t
 pods that are known to be the job's own.
 """
 
+from collections.abc import Iterator
+
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import access, config, network
 from dgl_operator.render import pods as rendered
@@ -23,8 +25,10 @@ def objects(job: DGLJob, addresses: Addresses) -> tuple[Json, ...]:
 
 def pods(
     job: DGLJob, roles: frozenset[Role], images: Images, present: frozenset[str] = frozenset()
-) -> tuple[Json, ...]:
-    """Return the pods of the roles, each ready to be created; the launcher first.
+) -> Iterator[Json]:
+    """Yield the pods of the roles, each ready to be created; the launcher first.
+
+    One after the other: a thousand workers of a large template are a gigabyte.
 
     Args:
         job: A valid job.
@@ -33,13 +37,18 @@ def pods(
         present: Names of pods that exist and need no rendering.
     """
     order = (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)
-    return tuple(
+    return (
         rendered.pod(job, role, index, images)
         for role in order
         if role in roles
         for index in range(_replicas(job, role))
         if rendered.name_of(job, role, index) not in present
     )
+
+
+def first_pods(job: DGLJob, roles: frozenset[Role], images: Images) -> tuple[Json, ...]:
+    """Return one pod for each role, as the others of a role differ in name and index alone."""
+    return tuple(rendered.pod(job, role, 0, images) for role in Role if role in roles)
 
 
 def rights(job: DGLJob, own_pods: frozenset[str]) -> tuple[Json, ...]:

@@ -1,6 +1,7 @@
 """Makes the cluster hold what is wanted: creates what lacks, applies what differs, leaves what is foreign."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -20,8 +21,8 @@ _INVALID = (400, 422)
 """The template cannot be read as a pod (a text where a number belongs), or is no valid one; or an admission
 policy denies it, which has the same codes and another text."""
 _DENIALS = ('admission webhook "', "ValidatingAdmissionPolicy '", "does not support dry run")
-_AT_ONCE = 32
-"""Pods that are created before anybody looks whether they were taken."""
+_AT_ONCE, _BYTES_AT_ONCE = 32, 1 << 20
+"""Pods that are held, and created, before anybody looks whether they were taken: so many, or so much JSON."""
 _ONE_BY_ONE = 3
 """So few quick calls are made one after the other: threads would cost more than they save."""
 
@@ -62,9 +63,8 @@ class Applier:
             strict: Whether a field that the API server does not know is an error. Of a job under way, whose
                 templates were taken before, it is not: it would cost the work that is done.
         """
-        bodies = list(wanted)
-        for at in range(0, len(bodies), _AT_ONCE):
-            some = bodies[at : at + _AT_ONCE]
+        rest = iter(wanted)
+        while some := _few(rest):
             problems = in_parallel(lambda body: self._create(body, uid, strict=strict), some)
             if problem := next((found for found in problems if found), None):
                 return problem  # a thousand more would be refused for the same reason
@@ -192,6 +192,18 @@ def in_parallel(
         return [call(item) for item in items]
     with ThreadPoolExecutor(min(PARALLEL_CALLS, len(items)), thread_name_prefix="calls") as threads:
         return list(threads.map(call, items))
+
+
+def _few(pods: Iterator[Json]) -> list[Json]:
+    """Take the next pods, at least one while there are any."""
+    some: list[Json] = []
+    size = 0
+    for pod in pods:
+        some.append(pod)
+        size += len(json.dumps(pod))
+        if len(some) == _AT_ONCE or size >= _BYTES_AT_ONCE:
+            break
+    return some
 
 
 def prevented(error: ClusterBusy) -> Problem | None:

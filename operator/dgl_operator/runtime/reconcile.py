@@ -141,7 +141,7 @@ class Reconciler:
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
             roles = frozenset(role for role in Role if decide.wanted(job, role))
-            desired.pods(job, roles, self._images)
+            desired.first_pods(job, roles, self._images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
         except Exception as error:
@@ -261,7 +261,7 @@ class Reconciler:
             return problem, None
         digest = _config_digest(objects)
         lacking = desired.pods(job, decision.roles, self._images, present)
-        pods = [_annotated(pod, digest) for pod in lacking]
+        pods = (_annotated(pod, digest) for pod in lacking)
         problem = self._applier.pods(pods, view.uid, strict=not view.seen.pods)
         problem = self._grant(view) or problem
         try:
@@ -288,7 +288,7 @@ class Reconciler:
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._rehearsal(desired.pods(job, later, self._images)[0])
+        return self._rehearsal(desired.first_pods(job, later, self._images)[0])
 
 
 def _rights(job: DGLJob, seen: Observed) -> tuple[Json, ...]:

@@ -55,7 +55,7 @@ def rendered(job: DGLJob) -> list[dict[str, Any]]:
     roles = frozenset(role for role in Role if decide.wanted(job, role))
     workers = len(decide.wanted(job, Role.WORKER))
     objects = desired.objects(job, Addresses("10.0.0.1", None, ("10.0.0.2",) * workers))
-    pods = desired.pods(job, roles, IMAGES)
+    pods = tuple(desired.pods(job, roles, IMAGES))
     return [*objects, *pods, *desired.rights(job, names_of(pods))]
 
 

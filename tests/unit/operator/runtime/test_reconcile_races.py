@@ -3,13 +3,17 @@
 import copy
 from typing import Any
 
+import pytest
+
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import desired
+from dgl_operator.render import pods as rendered
+from dgl_operator.render.settings import Images
 from dgl_operator.runtime import store as stores
 from dgl_operator.runtime.cluster import Refused
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.rehearsal import KEPT_SECONDS
-from dglrun.contract.names import Mode
+from dglrun.contract.names import Mode, Role
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
 from tests.support.memory_cluster import over_quota
 from tests.unit.operator.runtime.test_reconcile import KEY, Operator, partitioned, training, worker_status
@@ -181,6 +185,28 @@ def test_other_workers_are_rehearsed_and_so_are_equal_ones_later() -> None:
     operator.look(Key("default", "later"))
 
     assert operator.cluster.rehearsed == ["sage-worker-0", "other-worker-0", "later-worker-0"]
+
+
+@pytest.mark.parametrize(("env", "most"), [(0, 40), (1500, 12)], ids=["small", "large"])
+def test_the_workers_of_a_large_job_are_never_in_memory_at_once(
+    monkeypatch: pytest.MonkeyPatch, env: int, most: int
+) -> None:
+    """A thousand of a template of 250 kB were 800 MiB: one job ended the operator for all tenants."""
+    template = a_template(env=[{"name": f"X{at}", "value": "x" * 50} for at in range(env)])
+    operator = Operator(a_raw_job(workers=1000, mode=Mode.DIST_PARMETIS, worker=template))
+    made: list[str] = []
+    render = rendered.pod
+
+    def counted(job: DGLJob, role: Role, index: int, images: Images) -> Json:
+        made.append(f"{role}-{index}")
+        return render(job, role, index, images)
+
+    monkeypatch.setattr(rendered, "pod", counted)
+    operator.cluster.admit = over_quota("Pod")
+
+    operator.look()
+
+    assert 0 < len(made) <= most
 
 
 def test_a_refusal_is_not_remembered() -> None:
