@@ -18,7 +18,7 @@ INSTALL = {
     "parmetis": (
         "its licence allows use by non-profit and US government bodies only: who accepts it builds the job "
         "image with the build argument ACCEPT_PARMETIS_LICENSE=yes (Debian non-free libparmetis4.0); free "
-        "is: --backend zoltan"
+        "alternative: --backend zoltan"
     ),
 }
 
