@@ -59,23 +59,43 @@ class Ranks(Protocol):
         """Give every rank the small values of all ranks, in their order."""
 
     def counts(self, rows: Array) -> Array:
-        """Send row q of an int64 array (size, k) to rank q; returns the rows received, same shape."""
+        """Send row q of `rows` to rank q.
+
+        Args:
+            rows: int64, shape (size, k), contiguous; the same k on every rank.
+
+        Returns:
+            Row q is the one that rank q sent here; int64, shape (size, k).
+        """
 
     def exchange(self, column: Array, send: Sequence[int], receive: Sequence[int]) -> Array:
         """Send consecutive runs of rows to ranks 0, 1, ...; returns the received runs in rank order.
 
         Args:
-            column: Contiguous array whose first `sum(send)` rows are the runs.
+            column: Its first `sum(send)` rows are the runs: shape (rows, ...), contiguous; any dtype and row
+                shape, the same on every rank.
             send: Rows for each rank.
             receive: Rows from each rank, as they know it from `counts`.
+
+        Returns:
+            Shape (sum(receive), ...), dtype and row shape of `column`.
         """
 
     def concatenate(self, own: Array, rows: Sequence[int]) -> Array:
-        """Give every rank the arrays of all ranks one after the other; `rows` are their lengths."""
+        """Give every rank the arrays of all ranks one after the other.
+
+        Args:
+            own: This rank's array: shape (rows, ...), contiguous; any dtype and row shape, the same on every
+                rank.
+            rows: Length of every rank's array.
+
+        Returns:
+            Shape (sum(rows), ...), dtype and row shape of `own`.
+        """
 
 
 class SingleRank:
-    """One process without MPI."""
+    """One process without MPI: it gets its own arrays back, not copied, with their dtype and row shape."""
 
     rank = 0
     size = 1
@@ -85,20 +105,22 @@ class SingleRank:
         return [value]
 
     def counts(self, rows: Array) -> Array:
-        """The rows themselves."""
+        """See `Ranks.counts`: the rows themselves."""
         return rows
 
     def exchange(self, column: Array, send: Sequence[int], receive: Sequence[int]) -> Array:
-        """The column itself."""
+        """See `Ranks.exchange`: the first `sum(send)` rows themselves."""
         return column[: sum(send)]
 
     def concatenate(self, own: Array, rows: Sequence[int]) -> Array:
-        """The array itself."""
+        """See `Ranks.concatenate`: the array itself."""
         return own
 
 
 class MpiRanks:
     """The ranks of an MPI communicator.
+
+    `exchange` and `concatenate` send bytes, so that MPI need not know the dtype; for shapes see `Ranks`.
 
     Args:
         timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
@@ -330,11 +352,13 @@ def all_to_all(ranks: Ranks, grouped: Array, counts: Ints) -> tuple[Array, Ints]
 
     Args:
         ranks: The processes.
-        grouped: Rows for rank 0, then those for rank 1, ...
-        counts: Rows for each rank, shape (ranks,).
+        grouped: Rows for rank 0, then those for rank 1, ...: shape (rows, ...), contiguous; any dtype and
+            row shape, the same on every rank.
+        counts: Rows for each rank, int64, shape (ranks,).
 
     Returns:
-        The rows received, by sender, and how many came of each sender.
+        The rows received, by sender, shape (rows received, ...), dtype of `grouped`; and how many came of
+        each sender, int64, shape (ranks,).
     """
     received = ranks.counts(counts.reshape(-1, 1)).ravel()
     return ranks.exchange(grouped, counts.tolist(), received.tolist()), received
@@ -345,12 +369,14 @@ def ask_owners(ranks: Ranks, owners: Array, questions: Array, answer: Callable[[
 
     Args:
         ranks: The processes.
-        owners: The rank to ask, for each question.
-        questions: Shape (questions,).
-        answer: Answers the questions that came to this rank, one row each.
+        owners: The rank to ask, for each question: any integers, shape (questions,).
+        questions: Any dtype, the same on every rank; shape (questions,).
+        answer: Answers the questions that came to this rank: takes shape (asked,), dtype of `questions`;
+            returns shape (asked, ...), any dtype and row shape, the same on every rank. It must not raise:
+            the other ranks wait for its answers.
 
     Returns:
-        The answers in the order of the questions.
+        The answers in the order of the questions: shape (questions, ...), dtype and row shape of `answer`'s.
     """
     groups = group_by(owners, ranks.size)
     asked, askers = all_to_all(ranks, questions[groups.rows], groups.counts)

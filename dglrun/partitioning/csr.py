@@ -39,11 +39,14 @@ MAX_CODES = 1 << 16
 class Csr:
     """Rows of a simple undirected graph; on one rank, the rows of its nodes.
 
+    xadj and adjncy are those of METIS and ParMETIS (METIS 5.1.0 manual, "Graph data structure").
+
     Attributes:
         xadj: Start of each row in adjncy, int64, shape (rows + 1,).
-        adjncy: Neighbours' numbers in the whole graph, int32, ascending in each row.
+        adjncy: Neighbours' numbers in the whole graph, int32, shape (entries,), ascending in each row.
         count: Input edges that each entry stands for, both directions, int32, shape of adjncy.
-        in_degree: Input edges that end in each node, self-loops and duplicates included, int64.
+        in_degree: Input edges that end in each node, self-loops and duplicates included, int64, shape
+            (rows,).
     """
 
     xadj: Ints
@@ -83,7 +86,16 @@ class Buckets:
 
 
 def pack(own: Ints, neighbour: Ints, is_destination: bool) -> Keys:
-    """Half-edges as keys; `own` are local numbers, `neighbour` numbers in the whole graph."""
+    """Half-edges as keys, as the module describes them.
+
+    Args:
+        own: Local number of each half-edge's own node, int64, shape (half-edges,), below `MAX_NODES`.
+        neighbour: Number of its neighbour in the whole graph; int64, same shape, below `MAX_NODES`.
+        is_destination: Whether the own nodes are the destinations.
+
+    Returns:
+        uint64, shape (half-edges,).
+    """
     keys = own.astype(np.uint64)
     keys <<= np.uint64(31)
     keys |= neighbour.view(np.uint64)
@@ -97,10 +109,14 @@ def build(groups: Sequence[Keys], buckets: Buckets, rows: int, first: int) -> Cs
     """Sort half-edges and merge those between the same two nodes.
 
     Args:
-        groups: Half-edges of this rank's nodes; in each group by ascending bucket.
+        groups: Half-edges of this rank's nodes, keys from `pack`: each group uint64, shape (half-edges,), by
+            ascending bucket.
         buckets: The buckets.
         rows: Number of this rank's nodes.
         first: Number of the first of them in the whole graph (to know self-loops).
+
+    Returns:
+        The rows of this rank's nodes.
     """
     xadj, in_degree = np.zeros(rows + 1, np.int64), np.zeros(rows, np.int64)
     columns, counts = [], []

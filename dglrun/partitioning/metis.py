@@ -67,16 +67,19 @@ def integer_width(dll: ctypes.CDLL) -> type[np.signedinteger[Any]]:
 def assign(lib: Library, graph: Csr, weights: Weights, bounds: Floats, num_parts: int, seed: int) -> Parts:
     """Partition a whole graph, in a child process that a signal to this one ends.
 
+    METIS_PartGraphKway of the METIS 5.1.0 manual; the method is that of Karypis and Kumar, "Multilevel
+    Algorithms for Multi-Constraint Graph Partitioning" (SC 1998). Edges have no weights.
+
     Args:
         lib: The library.
         graph: Rows of all nodes.
         weights: int64, shape (nodes, constraints); no column is all 0.
-        bounds: Load allowed over mean load for each constraint.
+        bounds: Load allowed over mean load for each constraint, float32, shape (constraints,).
         num_parts: Parts.
         seed: Seed of METIS.
 
     Returns:
-        Part of each node, uint16.
+        Part of each node, uint16, shape (nodes,).
 
     Raises:
         DataError: more half-edges or weight than METIS can count.

@@ -18,8 +18,8 @@ class PartitionQuality:
 
     Attributes:
         cut: Edges whose ends lie in different parts.
-        edges: Edges in each part (that of the destination), shape (parts,).
-        nodes: Nodes of each type in each part, shape (types, parts).
+        edges: Edges in each part (that of the destination), int64, shape (parts,).
+        nodes: Nodes of each type in each part, int64, shape (types, parts).
     """
 
     cut: int
@@ -42,6 +42,11 @@ class PartitionQuality:
 def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> PartitionQuality:
     """Measure an assignment held in memory; the edges are streamed.
 
+    Args:
+        graph: The graph.
+        parts: Part of each node by node type, uint16, shape (nodes of the type,).
+        num_parts: Parts; every value is below.
+
     Raises:
         DataError: a bad edge row or an ID out of range; names file and line.
     """
@@ -58,5 +63,5 @@ def of_assignment(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: in
 
 
 def node_counts(graph: ChunkedGraph, parts: Mapping[str, Parts], num_parts: int) -> Ints:
-    """Nodes of each type in each part, int64, shape (types, parts)."""
+    """Nodes of each type in each part, int64, shape (types, parts); see `of_assignment`."""
     return np.array([np.bincount(parts[ntype], minlength=num_parts) for ntype in graph.ntypes], np.int64)

@@ -12,7 +12,7 @@ from dglrun.partitioning import csr, metis, random_partition, weights
 
 
 def graph_rows(graph: ChunkedGraph) -> csr.Csr:
-    """Rows of all nodes in homogeneous order.
+    """Rows of all nodes in homogeneous order (user guide 7.5).
 
     Raises:
         DataError: a bad edge row or an ID out of range, or too many nodes.
@@ -38,7 +38,7 @@ def _group(src: Ints, dst: Ints, buckets: csr.Buckets) -> csr.Keys:
 
 
 def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Parts]:
-    """Random parts of every type; one seed gives one assignment."""
+    """Random parts by node type, uint16, shape (nodes of the type,); one seed gives one assignment."""
     rng = np.random.default_rng(seed)
     pairs = zip(graph.ntypes, graph.num_nodes, strict=True)
     return {ntype: random_partition.assign(count, num_parts, rng) for ntype, count in pairs}
@@ -47,11 +47,22 @@ def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Pa
 def metis_parts(
     graph: ChunkedGraph, num_parts: int, seed: int, balance: weights.Balance, imbalance: float
 ) -> tuple[dict[str, Parts], str]:
-    """Parts of every type by METIS, and the library's name.
+    """Parts by METIS; see `metis.assign`.
+
+    Args:
+        graph: The graph.
+        num_parts: Parts.
+        seed: Seed of METIS.
+        balance: What to balance.
+        imbalance: Load allowed in a part over the mean load, 1.05 for five per cent.
+
+    Returns:
+        Parts by node type, uint16, shape (nodes of the type,), and the library's name.
 
     Raises:
         BackendMissingError: no libmetis.
         DataError: a bad edge row, or a graph that METIS cannot count.
+        BackendFailedError: METIS returned an error, or was killed.
     """
     lib = metis.load()
     rows = graph_rows(graph)
@@ -66,6 +77,14 @@ def metis_parts(
 
 
 def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:
-    """Cut parts in homogeneous order by node type."""
+    """Cut parts by node type.
+
+    Args:
+        graph: The graph.
+        parts: Part of each node in homogeneous order, uint16, shape (nodes,).
+
+    Returns:
+        Views of `parts` by node type, shape (nodes of the type,).
+    """
     ends = np.cumsum(graph.num_nodes)[:-1]
     return dict(zip(graph.ntypes, np.split(parts, ends), strict=True))

@@ -1,4 +1,4 @@
-"""What a partitioner has to balance, as columns of vertex weights (user guide 7.4, "Load balancing").
+"""What a partitioner has to balance, as columns of vertex weights (user guide 7.1.1, "Load balancing").
 
 On power-law graphs a low cut at even node counts puts nearly all edges into one part, so edges are
 balanced by default, by the in-degree: an edge lies with its destination.
@@ -49,6 +49,13 @@ def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
     """The weight column of each node type; types without nodes have none of their own (column 0).
 
     With more types than columns the smallest types share the last one.
+
+    Args:
+        num_nodes: Nodes of each type.
+        balance: What to balance.
+
+    Returns:
+        int64, shape (types,).
     """
     sizes = np.array(list(num_nodes), np.int64)
     columns = np.zeros(len(sizes), np.int64)
@@ -62,12 +69,12 @@ def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
 
 
 def multi(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weights:
-    """One-hot columns by node type, and the in-degree as the last column.
+    """One-hot columns by node type (user guide 7.4, `<node_weight_list>`), and the in-degree as the last one.
 
     Args:
-        columns: From `type_columns`.
-        types: Type ID of each node.
-        in_degree: Input edges that end in each node.
+        columns: From `type_columns`, int64, shape (types,).
+        types: Type ID of each node, int64, shape (nodes,).
+        in_degree: Input edges that end in each node, int64, shape (nodes,).
         balance: What to balance.
 
     Returns:
@@ -82,12 +89,28 @@ def multi(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weig
 
 
 def single(in_degree: Ints, balance: Balance) -> Weights:
-    """One weight for each node, for back ends that know no more: 1, plus the in-degree for edges."""
+    """One weight for each node, for back ends that know no more: 1, plus the in-degree for edges.
+
+    Args:
+        in_degree: Input edges that end in each node, int64, shape (nodes,).
+        balance: What to balance; types cannot be.
+
+    Returns:
+        int64, shape (nodes, 1).
+    """
     return (1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)).reshape(-1, 1)
 
 
 def without_empty(weights: Weights, totals: Ints) -> Weights:
-    """Drop the columns whose total over all ranks is 0 (no edges at all); a back end would divide by it."""
+    """Drop the columns whose total over all ranks is 0 (no edges at all); a back end would divide by it.
+
+    Args:
+        weights: int64, shape (nodes, constraints).
+        totals: Sum of each column over all nodes of all ranks, int64, shape (constraints,).
+
+    Returns:
+        int64, shape (nodes, constraints kept).
+    """
     kept: Array = weights[:, totals > 0]
     return kept
 
@@ -99,10 +122,13 @@ def tolerances(totals: Ints, largest: Ints, num_parts: int, imbalance: float) ->
     the bound is then what the heaviest node and the mean together need.
 
     Args:
-        totals: Sum of each column over all nodes.
-        largest: Largest weight in each column.
+        totals: Sum of each column over all nodes, int64, shape (constraints,).
+        largest: Largest weight in each column, int64, shape (constraints,).
         num_parts: Parts.
         imbalance: The bound asked for, 1.05 for five per cent.
+
+    Returns:
+        float32, shape (constraints,); METIS and ParMETIS call it ubvec.
     """
     mean = totals / num_parts
     heavy = np.where(largest > 0.02 * mean, largest / np.maximum(mean, 1e-9), 0.0)

@@ -26,7 +26,11 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def mix(values: Array) -> Hashes:
-    """Scramble 64-bit integers (the finaliser of splitmix64); same shape."""
+    """Scramble integers of any dtype and shape, taken modulo 2**64: uint64, same shape.
+
+    One step of splitmix64 from each as its state: Steele, Lea and Flood, "Fast Splittable Pseudorandom
+    Number Generators" (OOPSLA 2014), mix64variant13.
+    """
     found = values.astype(np.uint64)
     found += _GOLDEN
     found ^= found >> np.uint64(30)
@@ -38,7 +42,7 @@ def mix(values: Array) -> Hashes:
 
 
 def combine(*columns: Array) -> Hashes:
-    """Hash rows of integers given as columns."""
+    """Hash rows given as columns, each of any integer dtype, shape (rows,): uint64, same shape."""
     found = mix(columns[0])
     for column in columns[1:]:
         found = mix(found + column.astype(np.uint64))
@@ -46,7 +50,7 @@ def combine(*columns: Array) -> Hashes:
 
 
 def row_hashes(rows: Array) -> Hashes:
-    """Hash the bytes of each row of an array; shape (rows,)."""
+    """Hash the bytes of each row of an array of any dtype, shape (rows, ...): uint64, shape (rows,)."""
     width = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), width)
     found = np.zeros(len(rows), np.uint64)
@@ -77,7 +81,8 @@ def compare(first: Stream, second: Stream, keys: int) -> Difference | None:
     """Compare two tables.
 
     Args:
-        first: Yields blocks of keys (below `keys`) and hashes, at most `MAX_ROWS` rows each.
+        first: Yields blocks of keys (any integers, from 0 to `keys` - 1 in a sound table) and hashes
+            (uint64), both of shape (rows,), at most `MAX_ROWS` rows; called again if the tables differ.
         second: The other table.
         keys: Number of keys.
 

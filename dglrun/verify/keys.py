@@ -15,22 +15,26 @@ from dglrun.formats.dgl.folder import PartitionFolder
 
 
 class Keys(Protocol):
-    """How nodes and edges are named on both sides."""
+    """How nodes and edges are named on both sides: by keys, int64, shape (rows,).
+
+    Types are given by their positions in the partition's `ntypes` or `etypes`, a part's rows by `start` and
+    `stop` (exclusive) among its rows of the type.
+    """
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
-        """Key of nodes by their original type-wise IDs."""
+        """Keys of nodes by their original type-wise IDs, int64, shape (rows,)."""
 
     def node_of_part(self, ids: Ints) -> Ints:
-        """Key of nodes by their shuffle-global IDs."""
+        """Keys of nodes by their shuffle-global IDs, int64, shape (rows,)."""
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
-        """Keys of a part's rows of a node type."""
+        """Keys of a part's rows of a node type, shape (stop - start,)."""
 
     def edges(self, part: int, etype: int, start: int, stop: int) -> Ints:
-        """Keys of a part's rows of an edge type."""
+        """Keys of a part's rows of an edge type, shape (stop - start,)."""
 
     def count(self, kind: str, at: int) -> int:
-        """Keys of a node or edge type are below this."""
+        """Keys of a node or edge type are below this; `kind` is `node` or `edge`."""
 
     def edge_of_source(self, etype: int) -> "EdgeNamer":
         """Names the edges of a type in the order of the source."""
@@ -40,11 +44,19 @@ class EdgeNamer(Protocol):
     """Names the source's edges of one type, block after block."""
 
     def __call__(self, dst: Ints) -> Ints:
-        """Keys of the next edges, whose destinations have these keys."""
+        """Keys of the next edges, whose destinations have these keys; both int64, shape (edges,)."""
 
 
 class OriginalIds:
-    """Keys are original type-wise IDs, which the partition carries in orig_nids and orig_eids."""
+    """Keys are original type-wise IDs, int64, which the partition carries in orig_nids and orig_eids.
+
+    Args:
+        folder: The partition.
+        graph: Its source.
+
+    Raises:
+        DataError: a part lacks one of the two files, or has another number of rows in it.
+    """
 
     def __init__(self, folder: PartitionFolder, graph: ChunkedGraph) -> None:
         self._folder = folder
@@ -95,7 +107,21 @@ class OriginalIds:
         return name
 
     def row_ids(self, kind: str, part: int, name: str, start: int, stop: int) -> Ints:
-        """Original IDs of some of a part's rows of a type."""
+        """Original IDs of some of a part's rows of a type.
+
+        Args:
+            kind: `node` or `edge`.
+            part: The part.
+            name: The type's name.
+            start: First row.
+            stop: Row after the last one.
+
+        Returns:
+            int64, shape (stop - start,).
+
+        Raises:
+            DataError: the file ends too early.
+        """
         if start == stop:
             return np.empty(0, np.int64)
         found: Ints = self._ids[kind][part][name].rows(start, stop).astype(np.int64)
@@ -118,7 +144,12 @@ def _ids(folder: PartitionFolder, part: int, kind: str) -> Any:
 
 
 class StableIds:
-    """Keys are shuffled IDs, which follow from the assignment when input order is kept."""
+    """Keys are shuffled IDs, int64, which follow from the assignment when input order is kept.
+
+    Args:
+        folder: The partition.
+        assigned: The assignment that it was made by.
+    """
 
     def __init__(self, folder: PartitionFolder, assigned: "Assigned") -> None:
         self._folder = folder
@@ -156,7 +187,11 @@ class StableIds:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The assignment: for each node type, the part of each node."""
+    """The assignment.
+
+    Attributes:
+        parts: For each node type of the partition, the part of each node: uint16, shape (nodes of the type,).
+    """
 
     parts: list[Array]
 

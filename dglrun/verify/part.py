@@ -18,7 +18,19 @@ from dglrun.verify import checksum
 
 
 class PartChecks:
-    """The checks of one part; `problems` yields what is wrong."""
+    """The checks of one part; `problems` yields what is wrong.
+
+    Attributes:
+        folder: The partition.
+        part: The part.
+        graph: What its graph.dgl holds.
+        inner_nodes: Nodes that it owns, by the JSON.
+        inner_edges: Edges that it owns, by the JSON.
+        node_ids: Shuffle-global ID of each of its nodes, int64, shape (graph.num_nodes,).
+
+    Raises:
+        DataError: graph.dgl is missing or damaged, or lacks a field that every part has.
+    """
 
     def __init__(self, folder: PartitionFolder, part: int) -> None:
         self.folder = folder

@@ -179,14 +179,18 @@ class SourceChecks:
 
 
 class Joined:
-    """Blocks of one size as blocks of another."""
+    """Blocks of keys, int64, shape (rows,), as blocks of other sizes."""
 
     def __init__(self, blocks: Iterable[Array]) -> None:
         self._blocks = iter(blocks)
         self._held = np.empty(0, np.int64)
 
     def take(self, rows: int) -> Array:
-        """The next `rows` rows."""
+        """The next `rows` keys, int64, shape (rows,).
+
+        Raises:
+            StopIteration: fewer are left.
+        """
         while len(self._held) < rows:
             self._held = np.concatenate((self._held, next(self._blocks)))
         found, self._held = self._held[:rows], self._held[rows:]

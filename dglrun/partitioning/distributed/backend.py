@@ -50,7 +50,19 @@ class Backend(Protocol):
     single: bool
 
     def partition(self, ranks: MpiRanks, problem: PartitionProblem) -> npt.NDArray[np.int32]:
-        """Part of each row of this rank; collective."""
+        """Partition the graph; collective.
+
+        Args:
+            ranks: The ranks that own nodes; each has a row.
+            problem: This rank's share.
+
+        Returns:
+            Part of each row of this rank, int32, shape (rows,).
+
+        Raises:
+            DataError: the graph overflows the library's numbers.
+            BackendFailedError: the library failed.
+        """
         ...
 
 

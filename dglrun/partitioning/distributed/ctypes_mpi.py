@@ -10,7 +10,7 @@ from dglrun.arrays import Array
 
 
 def at(array: Array) -> ctypes.c_void_p:
-    """The address of an array's first item."""
+    """The address of the first item of an array of any dtype and shape; C reads it as contiguous."""
     return array.ctypes.data_as(ctypes.c_void_p)
 
 
@@ -21,7 +21,10 @@ def comm_pointer(comm: Any) -> Any:
 
 
 def view(address: int | None, count: int, dtype: Any) -> Array:
-    """A writable view of `count` items that a library owns."""
+    """A writable view of `count` items that a library owns: this dtype, shape (count,).
+
+    It is valid as long as the library keeps the memory. Without an address or items: a new empty array.
+    """
     if not address or count == 0:
         return np.empty(0, dtype)
     memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)

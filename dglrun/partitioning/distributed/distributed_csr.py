@@ -24,7 +24,17 @@ NO_EDGES = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 def edges(
     graph: ChunkedGraph, index: Index, start: int, stop: int, block_rows: int
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Homogeneous (sources, destinations) of the rows start..stop of all edge types together.
+    """The edges start..stop of all edge types together, in blocks.
+
+    Args:
+        graph: The graph.
+        index: The edge files' index.
+        start: First edge, its homogeneous number (user guide 7.5).
+        stop: Edge after the last one.
+        block_rows: Edges in a block at most.
+
+    Yields:
+        Homogeneous IDs of the sources and of the destinations; each int64, shape (edges of the block,).
 
     Raises:
         DataError: a bad row or an ID out of range; names file and line.

@@ -19,10 +19,10 @@ def measure(
 
     Args:
         ranks: The ranks that own nodes.
-        starts: First row of each rank and, last, the number of rows.
+        starts: First row of each rank and, last, the number of rows; int64, shape (ranks + 1,).
         rows: This rank's rows.
-        types: Node type ID of each row.
-        parts: Part of each row.
+        types: Node type ID of each row, int64, shape (rows,).
+        parts: Part of each row, uint16, shape (rows,).
         shape: Number of node types and of parts.
     """
     num_types, num_parts = shape

@@ -25,7 +25,17 @@ ROUND = 1 << 20
 
 
 def stretches(ranks: MpiRanks, nodes: CyclicDistribution, parts: Parts) -> Iterator[tuple[int, Parts]]:
-    """First homogeneous ID and parts of successive stretches of all nodes; collective."""
+    """The parts of all nodes in homogeneous order (user guide 7.5), stretch after stretch; collective.
+
+    Args:
+        ranks: All ranks.
+        nodes: Which rank owns which node.
+        parts: Part of each of this rank's nodes, uint16, shape (nodes.size(rank),).
+
+    Yields:
+        The first homogeneous ID of a stretch and the part of each of its nodes, uint16, shape (nodes of the
+        stretch,), at most `ROUND` for each owner.
+    """
     longest = nodes.size(0)
     for at in range(0, longest, ROUND):
         length = min(ROUND, longest - at)
@@ -53,9 +63,12 @@ def write(
         folder: The assignment's folder, as each rank sees it, locked.
         graph: The graph.
         nodes: Which rank owns which node.
-        parts: Part of each of this rank's nodes.
+        parts: Part of each of this rank's nodes, uint16, shape (nodes.size(rank),).
         meta: The metadata, the same on every rank.
         members: The ranks that see this rank's folder.
+
+    Raises:
+        AgreedError: some rank's folder holds files that are not ours, or another run is writing there.
     """
     group = ranks.split(members.first)
     with ExitStack() as stack:

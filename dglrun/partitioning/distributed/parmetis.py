@@ -31,11 +31,11 @@ class ParMetis:
         self._idx = metis.integer_width(self._dll)
 
     def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
-        """Run ParMETIS_V3_PartKway with one weight for each constraint.
+        """See `Backend.partition`: int32, shape (rows,); DataError only of a library with 32-bit numbers.
 
-        Raises:
-            DataError: the graph overflows the library's 32-bit numbers.
-            BackendFailedError: the library returned an error.
+        ParMETIS_V3_PartKway of the ParMETIS 4.0 manual, with one weight for each constraint; the method is
+        that of Schloegel, Karypis and Kumar, "Parallel Multilevel Algorithms for Multi-constraint Graph
+        Partitioning" (Euro-Par 2000).
         """
         idx, rows = self._idx, problem.rows
         if idx is np.int32:

@@ -40,7 +40,7 @@ def find() -> str:
 def partition(
     graph: ChunkedGraph, work: Path, num_parts: int, ranks: int, by_degree: bool, deadline: float
 ) -> tuple[int, dict[str, Parts]]:
-    """Write the text, run the program, read the parts.
+    """Write the text, run the program, read the parts (user guide 7.4, "Parallel METIS partitioning").
 
     Args:
         graph: The graph.
@@ -52,7 +52,8 @@ def partition(
         deadline: Seconds for each mpirun.
 
     Returns:
-        mpirun's exit code, and the parts by node type (none if the code is not 0).
+        mpirun's exit code, and the parts by node type, uint16, shape (nodes of the type,); none if the code
+        is not 0.
 
     Raises:
         DataError: bad input.

@@ -100,7 +100,16 @@ def _graph(args: argparse.Namespace) -> ChunkedGraph:
 def pose(
     ranks: MpiRanks, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
 ) -> PartitionProblem:
-    """The problem with its weights: columns and bounds are agreed on by all ranks."""
+    """The problem with its weights: columns and bounds are agreed on by all ranks; collective.
+
+    Args:
+        ranks: The ranks that own nodes.
+        backend: Who will solve it.
+        graph: The graph.
+        rows: This rank's rows (`Csr`).
+        types: Node type ID of each row, int64, shape (rows,).
+        args: From dglrun.commands.partition_rank.
+    """
     balance = weights.Balance.parse(args.balance.split(","))
     if backend.single:
         loads = weights.single(rows.in_degree, balance)

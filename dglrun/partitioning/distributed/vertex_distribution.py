@@ -30,7 +30,7 @@ class CyclicDistribution:
 
     @property
     def starts(self) -> Ints:
-        """First row of each owner and, last, the number of nodes: shape (owners + 1,)."""
+        """First row of each owner and, last, the number of nodes: int64, shape (owners + 1,)."""
         return np.array([0, *np.cumsum([self.size(rank) for rank in range(self.owners)])], np.int64)
 
     def size(self, rank: int) -> int:
@@ -38,13 +38,13 @@ class CyclicDistribution:
         return max(0, (self.nodes - rank + self.owners - 1) // self.owners) if rank < self.owners else 0
 
     def ids(self, rank: int) -> Ints:
-        """Homogeneous IDs of a rank's nodes in the order of their rows."""
+        """Homogeneous IDs of a rank's nodes in the order of their rows: int64, shape (size(rank),)."""
         if rank >= self.owners:
             return np.zeros(0, np.int64)
         return np.arange(rank, self.nodes, self.owners, dtype=np.int64)
 
     def locate(self, ids: Ints) -> tuple[Ints, Ints]:
-        """Homogeneous IDs as (owner, local number)."""
+        """Homogeneous IDs, int64, any shape, as (owner, local number), each int64, same shape."""
         if self.owners & (self.owners - 1) == 0:  # a shift is several times faster than a division
             return ids & (self.owners - 1), ids >> (self.owners.bit_length() - 1)
         local = ids // self.owners

@@ -37,11 +37,10 @@ class Zoltan:
         self._ids = np.uint32 if width == 4 else np.uint64
 
     def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
-        """Run Zoltan_LB_Partition.
+        """See `Backend.partition`: int32, shape (rows,); a node without a part counts as a failure.
 
-        Raises:
-            DataError: the graph overflows 32-bit numbers.
-            BackendFailedError: the library returned an error, or did not assign every node.
+        Zoltan_LB_Partition of the Zoltan User's Guide, with its "General Zoltan Query Functions"; the method
+        is that of Devine et al., "Parallel Hypergraph Partitioning for Scientific Computing" (IPDPS 2006).
         """
         problems.refuse_overflow(ranks, self.name, problem)
         version = C.c_float()
