@@ -20,12 +20,20 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The dtype of a name."""
+    """The dtype of a name, such as `float32` or `bfloat16`.
+
+    Raises:
+        TypeError: numpy has no dtype of this name.
+    """
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
 
 def is_nonzero(values: Array) -> NDArray[np.bool_]:
-    """Which values are not 0, of any dtype; the sign of a zero does not count."""
+    """Which values are not 0: bool, same shape; the sign of a zero does not count.
+
+    Args:
+        values: Any shape and any dtype of numbers, `BFLOAT16` too.
+    """
     found: NDArray[np.bool_] = ((values.view("<u2") & 0x7FFF) if values.dtype == BFLOAT16 else values) != 0
     return found
 
@@ -43,7 +51,7 @@ class Groups:
     counts: Ints
 
     def runs(self) -> Iterator[tuple[int, Ints]]:
-        """Yield `(group, its rows)` for the groups that have rows."""
+        """Yield `(group, its rows)` for the groups that have rows; int64, shape (rows of the group,)."""
         start = 0
         for at, count in enumerate(self.counts.tolist()):
             if count:
@@ -57,6 +65,9 @@ def group_by(keys: Array, groups: int) -> Groups:
     Args:
         keys: Group of each row, shape (rows,); any integers from 0 to `groups` - 1.
         groups: Number of groups, at most 65536.
+
+    Returns:
+        The row numbers 0 to `rows` - 1 by group, in ascending order inside a group.
     """
     # numpy's stable sort of 8 and 16 bits is a radix sort, linear in the rows; of wider types it is not.
     keys = keys.astype(np.uint8 if groups <= 256 else np.uint16, copy=False)
@@ -73,8 +84,8 @@ def number_rows(groups: Array, following: Ints) -> Ints:
     """Number rows inside their groups, in their order.
 
     Args:
-        groups: Group of each row, shape (rows,).
-        following: The next number of each group, shape (groups,); moved on by the rows numbered here.
+        groups: Group of each row, shape (rows,); any integers from 0 to the number of groups - 1.
+        following: The next number of each group, int64, shape (groups,); moved on by the rows numbered here.
 
     Returns:
         The number of each row, int64, shape (rows,).
@@ -87,7 +98,11 @@ def number_rows(groups: Array, following: Ints) -> Ints:
 
 
 def imbalance(loads: Ints) -> float:
-    """The largest load over the mean load; 1 is even, and stands for no load at all."""
+    """The largest load over the mean load; 1 is even, and stands for no load at all.
+
+    Args:
+        loads: Load of each part, int64, shape (parts,), none below 0.
+    """
     total = int(loads.sum())
     return int(loads.max()) * len(loads) / total if total else 1.0
 

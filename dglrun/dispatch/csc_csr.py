@@ -18,7 +18,7 @@ class Side:
     """One end of every edge.
 
     Attributes:
-        runs: Arrays of node numbers in edge order.
+        runs: Arrays of node numbers in edge order: int32 or int64, shape (edges of the run,) each.
         first: What to subtract to get part-local numbers.
     """
 
@@ -34,13 +34,14 @@ class Side:
 def put(file: ArrayFile, name: str, rows: Side, columns: Side, nodes: int) -> None:
     """Write indptr, indices and eids of one compressed format.
 
-    Inside a row the edges keep their order, so they are sorted by edge type (DGL's `etype_sorted`).
+    They are int64, of shapes (nodes + 1,), (edges,) and (edges,). Inside a row the edges keep their order, so
+    they are sorted by edge type (DGL's `etype_sorted`).
 
     Args:
         file: The graph file.
         name: `csc` (rows are destinations) or `csr` (rows are sources).
         rows: The end by which edges are grouped.
-        columns: The other end.
+        columns: The other end, in runs of the same lengths.
         nodes: Nodes of the part, halo included.
     """
     indptr = np.zeros(nodes + 1, np.int64)
@@ -93,7 +94,14 @@ def _select(rows: Side, columns: Side, low: int, high: int) -> tuple[Array, Arra
 
 
 def sort_order(keys: Array) -> Ints:
-    """Stable order of non-negative integers below 2**48, 16 bits at a time (each pass is linear)."""
+    """Stable order of integers, 16 bits at a time (each pass is linear).
+
+    Args:
+        keys: int32 or int64, shape (rows,), from 0 to 2**48 - 1.
+
+    Returns:
+        Row numbers in ascending order of their keys, int64, shape (rows,).
+    """
     order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
     shift, top = 16, int(keys.max(initial=0))
     while top >> shift:

@@ -17,12 +17,12 @@ from dglrun.mpi.collectives import Ranks
 
 
 class EdgeRun(NamedTuple):
-    """A run of edges of one part and type, in input order.
+    """A run of edges of one part and type, in input order; all arrays have shape (edges,).
 
     Attributes:
-        src: Shuffle-global IDs of the sources; int32 or int64.
-        dst: Shuffle-global IDs of the destinations, all in the part.
-        rows: Original edge IDs; None where nobody asked for them.
+        src: Shuffle-global IDs of the sources; int32 or int64, as `Ranges.dtype` of the nodes says.
+        dst: Shuffle-global IDs of the destinations, all in the part; same dtype.
+        rows: Original type-wise edge IDs, int32 or int64; None where nobody asked for them.
     """
 
     src: Array
@@ -37,7 +37,8 @@ class Edges:
     Attributes:
         chunks: By part and edge type: runs in input order.
         sent: int64, shape (ranks, parts, types): edges that each rank read, by part and type.
-        parts: By edge type: the part of each edge that this rank read (kept where features follow).
+        parts: By edge type: the part of each edge that this rank read (kept where features follow), uint8 up
+            to 256 parts, else uint16, shape (edges that this rank read,).
     """
 
     chunks: dict[int, list[list[EdgeRun]]]
@@ -86,7 +87,14 @@ class EdgeReader:
         return found
 
     def parts_of(self, etype: int) -> Array:
-        """The part of each edge of a type that this rank reads, without sending anything; collective."""
+        """The part of each edge of a type that this rank reads, without sending anything; collective.
+
+        Returns:
+            uint8 up to 256 parts, else uint16, shape (edges that this rank reads,), in input order.
+
+        Raises:
+            DataError: bad input on some rank; the same on all.
+        """
         tally = Tally(self.nodes.parts, True)
         alone = Owners(1, self.ranks.size)
 
@@ -139,7 +147,13 @@ class EdgeReader:
 
 
 class Tally:
-    """Counts where the edges of one type go, and remembers it for each edge if asked."""
+    """Counts where the edges of one type go, and remembers it for each edge if asked.
+
+    Part numbers are uint8 up to 256 parts, else uint16, as `Ranges.parts_of` gives them.
+
+    Attributes:
+        counts: Edges counted so far by part: int64, shape (parts,).
+    """
 
     def __init__(self, parts: int, remember: bool) -> None:
         self.counts = np.zeros(parts, np.int64)
@@ -153,13 +167,13 @@ class Tally:
         return int(self.counts.sum())
 
     def add(self, parts: Array) -> None:
-        """Count a block."""
+        """Count a block: the part of each of its edges, shape (edges,)."""
         self.counts += np.bincount(parts, minlength=len(self.counts))
         if self._remember:
             self._parts.append(parts)
 
     def parts(self) -> Array:
-        """The parts of all edges counted, in order."""
+        """The parts of all edges counted, in order: shape (edges,), or (0,) if they are not remembered."""
         return np.concatenate([np.empty(0, self._dtype), *self._parts])
 
 

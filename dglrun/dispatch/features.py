@@ -22,9 +22,9 @@ class RowStream:
 
     Attributes:
         name: Name of the tensor in the owners' files.
-        parts: Part of each row that this rank reads.
+        parts: Part of each row that this rank reads: uint8 or uint16, shape (rows,).
         sent: int64, shape (ranks, parts): rows that each rank reads, by part.
-        empty: An array of no rows with the table's dtype and row shape.
+        empty: An array of no rows with the table's dtype and row shape, shape (0, *row shape).
     """
 
     name: str
@@ -38,7 +38,7 @@ class RowStream:
         """Send all rows and write those that arrive; collective.
 
         Args:
-            blocks: This rank's rows in order.
+            blocks: This rank's rows in order: shape (rows, *row shape), the table's dtype.
             files: The open files of this rank's parts.
             ranks: The processes.
             owners: Who owns which part.
@@ -61,6 +61,10 @@ class RowStream:
 
 
 def ids(start: int, stop: int, rows: int) -> Iterator[Ints]:
-    """The numbers from `start` to `stop` in blocks of `rows`: original IDs as a table."""
+    """The numbers from `start` to `stop` - 1 in blocks: original IDs as a table.
+
+    Yields:
+        int64, shape (`rows`,), the last one may be shorter.
+    """
     for low, high in batches(stop - start, rows):
         yield np.arange(start + low, start + high)

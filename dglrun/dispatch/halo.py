@@ -20,13 +20,14 @@ def localise(sources: Sequence[Array], inner: tuple[int, int], total: int, windo
     Inner nodes come first, in their order; halo nodes follow, ascending.
 
     Args:
-        sources: Arrays of shuffle-global IDs; changed in place.
+        sources: Arrays of shuffle-global IDs from 0 to `total` - 1, all int32 or all int64, shape (edges of
+            the run,) each; changed in place.
         inner: First ID of the part and the ID after its last one.
         total: Number of nodes of the whole graph.
         window: IDs in a window.
 
     Returns:
-        The shuffle-global IDs of the halo nodes, ascending, int64.
+        The shuffle-global IDs of the halo nodes, ascending, int64, shape (halo nodes,).
     """
     halo: list[Ints] = []
     following = inner[1] - inner[0]

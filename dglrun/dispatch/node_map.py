@@ -28,7 +28,7 @@ class NodeShare:
 
     Attributes:
         start: Original ID of its first node.
-        parts: Part of each node: uint8 or uint16.
+        parts: Part of each node: uint8 up to 256 parts, else uint16, shape (nodes of the stretch,).
         before: Nodes of this type that lower ranks send to each part: int64, shape (parts,).
     """
 
@@ -61,7 +61,15 @@ class NodeMap(Protocol):
     """Looks up shuffle-global IDs; every rank must call `find` equally often."""
 
     def find(self, ntype: int, ids: Ints) -> Array:
-        """Shuffle-global IDs of type-wise original IDs; dtype of the ranges, same shape."""
+        """Shuffle-global IDs of type-wise original IDs; collective where the table is in shards.
+
+        Args:
+            ntype: Node type ID.
+            ids: int64, shape (rows,), from 0 to the type's number of nodes - 1; the caller checks that.
+
+        Returns:
+            int32 or int64, as `Ranges.dtype` says, shape (rows,).
+        """
 
 
 def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) -> Nodes:
@@ -116,7 +124,11 @@ def _number(nodes: Nodes, ntype: int) -> Array:
 
 
 class ReplicatedNodeMap:
-    """Every rank holds the whole table."""
+    """Every rank holds the whole table.
+
+    Args:
+        tables: Shuffle-global IDs of each type's nodes: int32 or int64, shape (nodes of the type,).
+    """
 
     def __init__(self, tables: Sequence[Array]) -> None:
         self._tables = tables
@@ -132,7 +144,8 @@ class ShardedNodeMap:
     """Each rank holds the table of its own stretch and answers the others' questions.
 
     Attributes:
-        shards: Shuffle-global IDs of this rank's stretch of each type.
+        shards: Shuffle-global IDs of this rank's stretch of each type: int32 or int64, shape (nodes of the
+            stretch,).
         firsts: int64, shape (ranks, types): first original ID of each rank's stretch.
     """
 

@@ -26,8 +26,8 @@ class OutgoingRows:
     """Rows to send.
 
     Attributes:
-        parts: Part of each row, uint8 or uint16.
-        columns: Arrays of as many rows.
+        parts: Part of each row, uint8 or uint16, shape (rows,).
+        columns: Arrays of as many rows, shape (rows, ...); their dtypes are the same on all ranks.
     """
 
     parts: Array
@@ -36,7 +36,13 @@ class OutgoingRows:
 
 @dataclass(frozen=True)
 class IncomingRows:
-    """Rows of one part from one rank, in input order."""
+    """Rows of one part from one rank, in input order.
+
+    Attributes:
+        source: The rank that read them.
+        part: Their part.
+        columns: As they were sent, with their dtypes: shape (rows, ...).
+    """
 
     source: int
     part: int
@@ -60,7 +66,11 @@ class Owners:
         return -(-self.parts // self.size)
 
     def slots(self) -> Array:
-        """Place of each part when parts are ordered by owner, then number."""
+        """Place of each part when parts are ordered by owner, then number.
+
+        Returns:
+            uint8 up to 256 parts, else uint16, shape (parts,).
+        """
         order = [part for rank in range(self.size) for part in self.owned(rank)]
         slots = np.empty(self.parts, part_dtype(self.parts))
         slots[order] = np.arange(self.parts)

@@ -38,6 +38,9 @@ class PartGraph:
     def write(self, folder: Path, formats: tuple[str, ...], use_graphbolt: bool) -> None:
         """Write graph.dgl; afterwards the sources in `chunks` are part-local numbers.
 
+        Its fields are `_ID` (shuffle-global, int64) and `inner_node` or `inner_edge` (uint8), see user guide
+        7.4, and `_TYPE` (int32), of shapes (nodes,), halo nodes last, and (edges,). Edge ends are int64.
+
         Args:
             folder: The part's folder.
             formats: Some of coo, csr, csc.
@@ -57,7 +60,12 @@ class PartGraph:
             graphbolt.put_scratch(folder, list(self._runs()), nodes, inner[0])
 
     def write_orig_eids(self, path: Path, etypes: Sequence[str]) -> None:
-        """Write orig_eids.dgl: the original type-wise ID of each inner edge, by edge type."""
+        """Write orig_eids.dgl: the original type-wise ID of each inner edge, by edge type.
+
+        Args:
+            path: The file; its tensors are int64, shape (inner edges of the type,).
+            etypes: Names of the edge types; the tensors have them.
+        """
         counts = self.edges.counts[self.part].tolist()
         specs = [ArraySpec(name, _INT64, (count,)) for name, count in zip(etypes, counts, strict=True)]
         with tensor_file(path, specs) as file:

@@ -57,7 +57,15 @@ class AssignmentMeta:
 
 
 def lines(parts: Array, num_parts: int) -> bytes:
-    """Part numbers as text, one on each line."""
+    """Part numbers as text, one on each line.
+
+    Args:
+        parts: uint8, uint16 or wider integers from 0 to `num_parts` - 1, shape (nodes,).
+        num_parts: Number of parts.
+
+    Raises:
+        IndexError: a number is `num_parts` or above.
+    """
     table = np.array([f"{part}\n".encode() for part in range(num_parts)])
     letters = table[parts].view(np.uint8)
     return bytes(letters[letters != 0])
@@ -99,8 +107,11 @@ def write(folder: Path, graph: ChunkedGraph, parts: Mapping[str, Parts], meta: A
     Args:
         folder: Where.
         graph: Whose node types and counts.
-        parts: Part of each node by node type, shape (nodes of the type,).
+        parts: Part of each node by node type: uint16, shape (nodes of the type,).
         meta: The metadata.
+
+    Raises:
+        OutputError: another run is writing there, or the folder holds something else.
     """
     with publishing(folder, graph.ntypes, meta) as drafts:
         for ntype, draft in drafts.items():
@@ -153,6 +164,9 @@ def load_parts(path: Path, num_nodes: int, num_parts: int) -> Parts:
 
 def load(folder: Path, graph: ChunkedGraph) -> tuple[AssignmentMeta, dict[str, Parts]]:
     """Read and check a whole assignment of this graph.
+
+    Returns:
+        The metadata, and the part of each node by node type: uint16, shape (nodes of the type,).
 
     Raises:
         DataError: a file is missing or does not fit the graph.

@@ -30,7 +30,7 @@ def read_share(path: Path, num_parts: int, rank: int, size: int) -> Array:
         size: Among how many ranks.
 
     Returns:
-        uint8 or uint16, one value for each line; the shares of all ranks follow one another.
+        uint8 up to 256 parts, else uint16, shape (lines,); the shares of all ranks follow one another.
 
     Raises:
         DataError: the file is missing, or a line is no part number (names file and line).
@@ -127,5 +127,10 @@ def check_lines(path: Path, lines: int, nodes: int) -> None:
 
 
 def part_counts(parts: Array, num_parts: int) -> Ints:
-    """How many nodes each part gets: int64, shape (parts,)."""
+    """How many nodes each part gets: int64, shape (parts,).
+
+    Args:
+        parts: Part of each node, shape (nodes,); any integers from 0 to `num_parts` - 1.
+        num_parts: Number of parts.
+    """
     return np.bincount(parts, minlength=num_parts).astype(np.int64)

@@ -66,6 +66,9 @@ def blocks(
         stop: Row after the last one.
         block_rows: Rows in a block at most.
 
+    Yields:
+        One array for each column: the dtype of the type's name (`string`: object), shape (rows,).
+
     Raises:
         DataError: a line has another number of columns or a value of another type; names the line.
     """
@@ -106,7 +109,10 @@ def parse(text: bytes, path: Path, row: int, delimiter: str, types: tuple[str, .
         path: Their file, for the message.
         row: Number of the first line's row.
         delimiter: One character.
-        types: Arrow type name of each column.
+        types: Arrow type name of each column: that of the same numpy dtype, or `string`.
+
+    Returns:
+        The columns: the dtype of the type's name (`string`: object), shape (lines,).
 
     Raises:
         DataError: a line is not what `types` says.

@@ -48,7 +48,14 @@ def header(path: Path) -> Header:
 
 
 def blocks(path: Path, start: int, stop: int, block_rows: int) -> Iterator[Array]:
-    """Rows start..stop in arrays of at most `block_rows` rows, contiguous, in native byte order."""
+    """Rows start..stop in arrays of at most `block_rows` rows.
+
+    Yields:
+        Shape (rows, *shape of a row), the file's dtype in native byte order, contiguous.
+
+    Raises:
+        DataError: see `header`.
+    """
     head = header(path)
     for at in range(start, stop, block_rows):
         rows = _rows(path, head, at, min(at + block_rows, stop))
@@ -67,7 +74,14 @@ def _rows(path: Path, head: Header, start: int, stop: int) -> Array:
 
 
 def write(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: Iterable[Array]) -> None:
-    """Write an array that comes in blocks of rows; `shape` is that of the whole."""
+    """Write an array that comes in blocks of rows.
+
+    Args:
+        path: The file.
+        dtype: What the file holds.
+        shape: Shape of the whole array.
+        rows: Its blocks in order, shape (rows, *shape[1:]); converted to `dtype`.
+    """
     with path.open("wb") as file:
         fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}  # type: ignore[no-untyped-call]
         npy.write_array_header_1_0(file, fields)  # type: ignore[no-untyped-call]

@@ -167,10 +167,20 @@ def _shape(path: Path, text: str) -> tuple[int, ...]:
 
 
 def matrix(path: Path, row: int, found: list[Any], dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
-    """Columns of one block as an array (rows, *tail).
+    """Columns of one block as one array.
+
+    Args:
+        path: The file, for messages.
+        row: Number of the block's first row, for messages.
+        found: pyarrow arrays of equal length: one of vectors, or one of numbers for each value of a row.
+        dtype: Of the result.
+        tail: Shape of a row.
+
+    Returns:
+        Shape (rows, *tail), contiguous, of `dtype`.
 
     Raises:
-        DataError: a vector has another length than the first one of the file.
+        DataError: a vector has another length than `tail` says, or an empty value.
     """
     rows = len(found[0])
     if len(found) == 1 and _is_list(found[0].type):

@@ -72,7 +72,7 @@ def edge_blocks(
     limits: tuple[int, int] | None = None,
     files: Sequence[RowIndex] | None = None,
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Rows start..stop of the concatenated edge files as (sources, destinations), int64.
+    """Rows start..stop of the concatenated edge files as (sources, destinations): int64, shape (edges,).
 
     Blocks come in row order; none is empty or longer than `block_rows`; a block never spans two files.
 
@@ -131,7 +131,7 @@ def feature_blocks(
     *,
     files: Sequence[RowIndex] | None = None,
 ) -> Iterator[Array]:
-    """Rows start..stop of the concatenated feature files: contiguous arrays (rows, *tail).
+    """Rows start..stop of the concatenated feature files.
 
     Args:
         spec: The feature files.
@@ -140,8 +140,12 @@ def feature_blocks(
         block_rows: Rows in a block at most.
         files: The files' index if the caller has it; None: count here.
 
+    Yields:
+        Contiguous arrays, shape (rows, *tail), with dtype and `tail` of `feature_info`; none is empty or of
+        two files.
+
     Raises:
-        DataError: a bad row; names file and line or row.
+        DataError: a bad row (names file and line or row), fewer rows than `stop`, or as `feature_info`.
     """
     info = feature_info(spec)
     for found, low, high in _overlap(files if files is not None else index(spec), start, stop):

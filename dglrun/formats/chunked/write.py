@@ -37,7 +37,7 @@ def edge_file(path: Path, layout: str, edges: Array, delimiter: str = " ") -> No
     Args:
         path: The file.
         layout: `csv`, `numpy` or `parquet`.
-        edges: Sources and destinations; may be a memory map, it is taken in blocks.
+        edges: Sources and destinations; may be a memory map, it is taken in blocks. The file holds int64.
         delimiter: For csv.
     """
     if layout == NUMPY:
@@ -112,7 +112,7 @@ def graph(  # noqa: PLR0913 - a graph has these parts
         folder: Where; made if absent. Files of an earlier call go when the new ones are whole.
         name: Graph name.
         nodes: Number of nodes by type, in the order of the type IDs.
-        edges: Type-wise end points by edge type, shape (edges, 2), in the order of the type IDs.
+        edges: Type-wise end points by edge type, integers of shape (edges, 2), in the order of the type IDs.
         node_data: Features by node type and name, shape (nodes, ...).
         edge_data: Features by edge type and name, shape (edges, ...).
         layout: Format of the edge files.

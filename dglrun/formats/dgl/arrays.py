@@ -55,7 +55,13 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array inside a file, read block by block without mapping the file into memory."""
+    """An array inside a file, read block by block without mapping the file into memory.
+
+    Attributes:
+        path: The file.
+        offset: Byte at which the values begin.
+        spec: Name, stored dtype (little-endian; uint8 where a bool was written) and shape.
+    """
 
     path: Path
     offset: int
@@ -66,7 +72,11 @@ class StoredArray:
         return self.spec.shape[0]
 
     def rows(self, start: int, stop: int) -> Array:
-        """Read rows `start` to `stop` (exclusive); shape `(stop - start, ...)`, the stored dtype."""
+        """Read rows `start` to `stop` (exclusive); shape `(stop - start, ...)`, the stored dtype.
+
+        Raises:
+            FormatError: the file ends before them.
+        """
         shape = (max(stop - start, 0), *self.spec.shape[1:])
         count = int(np.prod(shape, dtype=np.int64))
         offset = self.offset + start * self.spec.row_bytes
@@ -76,7 +86,13 @@ class StoredArray:
         return found.reshape(shape)
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, Array]]:
-        """Yield `(first row, block)` over the whole array, at most `block_rows` rows at a time."""
+        """Yield `(first row, block)` over the whole array, at most `block_rows` rows at a time.
+
+        Blocks have shape (rows, ...) and the stored dtype.
+
+        Raises:
+            FormatError: see `rows`.
+        """
         for start in range(0, len(self), block_rows):
             yield start, self.rows(start, min(start + block_rows, len(self)))
 
@@ -136,7 +152,12 @@ class ArrayFile:
             raise FormatError(f"{self.path}: rows were not written: {gaps}")
 
     def put(self, name: str, first_row: int, block: Array) -> None:
-        """Write `block` (rows of the array `name`) at row `first_row`, converted to the array's dtype.
+        """Write rows of an array.
+
+        Args:
+            name: The array.
+            first_row: Where in it.
+            block: Shape (rows, *shape of the array's rows); converted to the array's dtype.
 
         Raises:
             FormatError: the rows do not fit into the array.
@@ -247,7 +268,11 @@ def text(value: str) -> bytes:
 
 
 def literal_array(values: Array) -> bytes:
-    """A small array with its header and values."""
+    """A small array with its header and values.
+
+    Args:
+        values: Little-endian integers, floats or bool of any shape.
+    """
     return ArraySpec("", values.dtype, values.shape).header() + values.tobytes()
 
 

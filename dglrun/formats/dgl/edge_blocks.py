@@ -13,7 +13,13 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class EdgeBlock:
-    """Some edges of a part: part-local end points and edge numbers."""
+    """Some edges of a part; all arrays have shape (edges,) and are int64 in the files that dglrun writes.
+
+    Attributes:
+        src: Part-local numbers of the sources.
+        dst: Part-local numbers of the destinations.
+        edges: Part-local edge numbers.
+    """
 
     src: Ints
     dst: Ints
@@ -21,7 +27,16 @@ class EdgeBlock:
 
 
 def edge_blocks(graph: StoredGraph, layout: str | None = None) -> Iterator[EdgeBlock]:
-    """The edges of a part in blocks, from the given or the first of its formats."""
+    """The edges of a part in blocks of at most `BLOCK`, in the order of the format.
+
+    Args:
+        graph: The part's graph.
+        layout: `coo`, `csr` or `csc`; None: the first of its formats.
+
+    Raises:
+        KeyError: the graph has no such format.
+        FormatError: the file ends before an array does.
+    """
     name = layout or next(iter(graph.formats))
     found = graph.formats[name]
     if name == "coo":

@@ -1,4 +1,4 @@
-"""A chunked graph from ParMETIS's text: the way back of `text`, for who has only the text."""
+"""A chunked graph from ParMETIS's text: the way back of `to_parmetis`, for who has only the text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +47,11 @@ class Rows:
 
     def refuse(self, wrong: npt.NDArray[np.intp], expected: str, column: int) -> None:
         """Raise for the first of the wrong rows.
+
+        Args:
+            wrong: Row numbers, int64, shape (wrong rows,), in any order.
+            expected: What should stand there.
+            column: Where they are wrong.
 
         Raises:
             DataError: there is one; names file and line.

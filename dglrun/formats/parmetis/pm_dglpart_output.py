@@ -23,15 +23,19 @@ def from_pieces(
 ) -> dict[str, Parts]:
     """Parts by node type from `p000-<stem>_nodes.txt` and its fellows.
 
-    Lines are `<new ID> <node type> <w1> ... <wT> <type-wise ID> [attributes]`. A part without a file has no
-    nodes.
+    Lines are `<new ID> <node type> <w1> ... <wT> <type-wise ID> [attributes]` (user guide 7.4, which has no
+    attributes). A part without a file has no nodes.
 
     Args:
         graph: The graph that was partitioned.
         folder: Folder of the files.
         stem: Of their names.
-        num_parts: Number of parts.
-        weights: Columns of weights; None: one for each node type that has nodes, as `text.to_text` writes.
+        num_parts: Number of parts, at most `MAX_PARTS`; the caller checks that.
+        weights: Columns of weights; None: one for each node type that has nodes, as `to_parmetis.to_text`
+            writes.
+
+    Returns:
+        uint16, shape (nodes of the type,), for each node type.
 
     Raises:
         DataError: no such file, a part too many, a node missing or named twice; names file and line.
@@ -58,8 +62,12 @@ def from_pieces(
 def from_part_file(graph: ChunkedGraph, path: Path, num_parts: int) -> dict[str, Parts]:
     """Parts by node type from lines `<homogeneous ID> <part>` in any order.
 
+    Returns:
+        uint16, shape (nodes of the type,), for each node type.
+
     Raises:
-        DataError: a bad line, a node missing or named twice, a part out of range; names file and line.
+        DataError: `num_parts` is not in 1..`MAX_PARTS`; or a bad line, a node missing or named twice, an ID
+            or a part out of range (names file and line).
     """
     if not 0 < num_parts <= MAX_PARTS:
         raise DataError(f"expected 1 to {MAX_PARTS} parts, got {num_parts}")
@@ -77,7 +85,12 @@ def _part(path: Path, stem: str) -> int:
 
 
 class _Gathered:
-    """Parts as they come, in homogeneous order."""
+    """Parts as they come, in homogeneous order.
+
+    `add_typed` and `add` take int64 columns of a file's lines, shape (lines,), and raise DataError for an ID
+    out of range or a node named twice. `finish` returns uint16, shape (nodes of the type,), for each node
+    type, and raises DataError if a node has no part.
+    """
 
     def __init__(self, graph: ChunkedGraph) -> None:
         self._graph, self._ids = graph, IdMap.of(graph.ntypes, graph.num_nodes)

@@ -44,7 +44,7 @@ class Written:
 
 
 class _Lines:
-    """A file of integer columns between single blanks."""
+    """A file of integer columns between single blanks; `add` takes them as int64, shape (lines,) each."""
 
     def __init__(self, path: Path, columns: int) -> None:
         self._names = [str(at) for at in range(columns)]
