@@ -18,7 +18,7 @@ from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 
 BLOCK_ROWS = 1 << 20
-"""What DGL's tensors and its servers can hold."""
+"""Rows that are read, and held, at a time."""
 
 
 class FeatureInfo(NamedTuple):
