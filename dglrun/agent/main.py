@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dglrun.agent import attach, host_info, process_group, single_instance
+from dglrun.agent import attach, host_info, prctl, process_group, single_instance
 from dglrun.agent.daemon import Daemon
 from dglrun.agent.spec import Spec, SpecError, decode
 from dglrun.contract import exitcodes
@@ -87,7 +87,7 @@ def _leave_behind(
             os._exit(0)
         _drop_streams(folder)
         single_instance.record_holder(lock)
-        process_group.adopt_orphans()
+        prctl.adopt_orphans()
         Daemon(spec, folder, listener, before).run()
         single_instance.release(folder)
     except BaseException:

@@ -1,7 +1,6 @@
 """The processes of one worker: start, output, end, and the end of all that descends from them."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from dglrun.agent import procfs
+from dglrun.agent import prctl, procfs
 from dglrun.agent.exit_status import ExitStatus
 from dglrun.agent.line_splitter import LineSplitter
 from dglrun.agent.spec import Process, ProcessRole
@@ -18,14 +17,6 @@ from dglrun.agent.spec import Process, ProcessRole
 LAST_LINES = 20
 RUN_FOLDER_VARIABLE = "DGLRUN_FOLDER"
 """Environment of each process: by it a later supervisor finds what an earlier one could not end."""
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of every orphan below it (PR_SET_CHILD_SUBREAPER, prctl(2))."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Child:
@@ -143,12 +134,4 @@ def _drain(fileno: int) -> tuple[bytes, bool]:
 
 
 def _die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
+    prctl.end_with_parent(signal.SIGKILL)

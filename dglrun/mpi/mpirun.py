@@ -6,7 +6,6 @@ binding to cores fails or piles up ranks in containers; cross-memory attach need
 waits must not burn the CPU quota that another one needs.
 """
 
-import ctypes
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dglrun import cgroup
+from dglrun.agent import prctl
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError
 
@@ -31,9 +31,6 @@ INTERFACE = r"^[A-Za-z0-9_.:/,@-]+$"
 KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
 """glibc keeps freed blocks for the next round of an exchange instead of asking the kernel for zeroed pages
 again: a tenth of a load's CPU time, for ranks whose peak comes later, in the partitioner."""
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
-"""Loaded before any fork: what runs between fork and exec must not load libraries."""
 GRACE = 15.0
 """Seconds that mpirun has to end its ranks after SIGTERM."""
 
@@ -194,7 +191,7 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     parent = os.getpid()
 
     def end_with_parent() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        prctl.end_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it ended before the kernel was told
             os._exit(exitcodes.SIGTERM)
 

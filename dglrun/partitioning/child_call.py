@@ -6,7 +6,6 @@ killed. It shares this process's memory as it is (fork copies only what is writt
 need no copy; the result must lie in shared memory (`shared_array`).
 """
 
-import ctypes
 import mmap
 import os
 import signal
@@ -15,12 +14,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dglrun.agent import prctl
 from dglrun.arrays import Array
 from dglrun.errors import BackendFailedError
 
 _ENDING = {signal.SIGTERM, signal.SIGINT}
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 def shared_array(rows: int, dtype: type[np.signedinteger[Any]]) -> Array:
@@ -73,7 +71,7 @@ def _run_child(work: Callable[[], int], writing: int, parent: int) -> NoReturn:
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl.end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             os.write(writing, str(work()).encode())
     finally:
