@@ -6,7 +6,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 from dglrun.commands import elapsed, flags, program
@@ -26,7 +25,6 @@ from dglrun.mpi.collectives import (
     run_on_all_ranks,
 )
 
-_DAY = 86400.0
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
 
 
@@ -84,13 +82,7 @@ def _add_ranks(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes on this machine, started by mpirun (default: 1)",
     )
-    parser.add_argument(
-        "--deadline",
-        type=above(0),
-        default=_DAY,
-        metavar="SECONDS",
-        help="with --ranks, until mpirun and its ranks are ended (default: 86400)",
-    )
+    flags.add_deadline(parser, "with --ranks, ")
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -127,7 +119,7 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
             print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
 
     run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
-    with elapsed.showing("dglrun dispatch", is_rank=ranks.size > 1) if ranks.rank == 0 else nullcontext():
+    with elapsed.showing_on_first(ranks.rank, "dglrun dispatch", is_rank=ranks.size > 1):
         pipeline.dispatch(_options(args), ranks, say)
 
 

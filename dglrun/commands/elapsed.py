@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 SECONDS = 5.0
 """Until the first line, and between the following ones."""
@@ -27,6 +27,11 @@ def showing(what: str, seconds: float = SECONDS, is_rank: bool = False) -> Itera
     finally:
         ended.set()
         thread.join()
+
+
+def showing_on_first(rank: int, what: str, is_rank: bool = True) -> AbstractContextManager[None]:
+    """The same for work that all ranks do: the first of them shows it."""
+    return showing(what, is_rank=is_rank) if rank == 0 else nullcontext()
 
 
 def _show(what: str, seconds: float, rewrites: bool, ended: threading.Event) -> None:

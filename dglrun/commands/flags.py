@@ -3,7 +3,10 @@
 import argparse
 from pathlib import Path
 
+from dglrun.commands.arguments import above
 from dglrun.formats.chunked.metadata import FILENAME
+
+_DAY = 86400.0
 
 
 def add_chunked_graph(parser: argparse.ArgumentParser) -> None:
@@ -28,4 +31,20 @@ def add_out_dir(parser: argparse.ArgumentParser, what: str) -> None:
     """The folder that a command writes."""
     parser.add_argument(
         "--out-dir", type=Path, required=True, metavar="DIR", help=f"folder of {what} to write"
+    )
+
+
+def add_deadline(parser: argparse._ActionsContainer, when: str = "") -> None:
+    """How long mpirun may take.
+
+    Args:
+        parser: The command's parser, or a group of it.
+        when: What makes the flag count, with a comma.
+    """
+    parser.add_argument(
+        "--deadline",
+        type=above(0),
+        default=_DAY,
+        metavar="SECONDS",
+        help=f"{when}until mpirun and its ranks are ended (default: {_DAY:.0f})",
     )

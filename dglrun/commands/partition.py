@@ -31,7 +31,6 @@ from dglrun.partitioning import BACKENDS, IMBALANCE, IN_PROCESS, ON_RANKS, PROGR
 from dglrun.partitioning.distributed import libraries, pm_dglpart
 from dglrun.partitioning.weights import Balance
 
-DAY = 86400.0
 TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
 
@@ -118,13 +117,7 @@ def _add_ranks(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--interface", default="eth0", metavar="NAME", help="network interface of the pods (default: eth0)"
     )
-    group.add_argument(
-        "--deadline",
-        type=above(0),
-        default=DAY,
-        metavar="SECONDS",
-        help="until mpirun and its ranks are ended (default: 86400)",
-    )
+    flags.add_deadline(group)
     group.add_argument(
         "--work-dir", type=Path, metavar="DIR", help="pm_dglpart: folder for its text (default: --out-dir)"
     )

@@ -1,7 +1,6 @@
 """One rank: `python -m mpi4py -m dglrun.commands.partition_rank`, the program that mpirun starts."""
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 from dglrun.commands import elapsed, program
@@ -15,8 +14,7 @@ def main(argv: list[str]) -> int:
     """Parse the flags of `dglrun partition` that a rank needs, and run."""
     args = _parser().read(argv)
     ranks = MpiRanks()
-    what = f"dglrun partition: {args.backend}"
-    with elapsed.showing(what, is_rank=True) if ranks.rank == 0 else nullcontext():
+    with elapsed.showing_on_first(ranks.rank, f"dglrun partition: {args.backend}"):
         return rank_main.main(ranks, args)
 
 

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -41,9 +40,8 @@ def main(argv: list[str]) -> int:
     """
     args = _arguments(argv)
     ranks = connect(args.timeout)
-    is_first = ranks.rank == 0
     try:
-        with elapsed.showing("dglrun: checking the parts", is_rank=True) if is_first else nullcontext():
+        with elapsed.showing_on_first(ranks.rank, "dglrun: checking the parts"):
             run(args, ranks)
     except DataError as error:
         if ranks.rank == 0:
@@ -71,7 +69,6 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     if ranks.rank == 0:
         args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
         print(render(found), end="")
-    if ranks.rank == 0:
         how = "verified against the source" if wanted else "not verified (--verify always would)"
         print(f"{folder.parts} parts: {how} ({time.monotonic() - start:.1f} s)", flush=True)
 

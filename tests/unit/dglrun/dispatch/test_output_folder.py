@@ -69,35 +69,34 @@ def test_what_no_dispatch_has_written_is_not_replaced(tmp_path: Path, name: str)
     assert contents(tmp_path / "out") == {Path(name): b"{}", Path("raw.csv"): b"mine"}
 
 
+def another_graphs_partition(out: Path, part: str) -> dict[Path, bytes]:
+    """A partition as a user's own script makes it, with one part; returns the folder's contents."""
+    (out / part).mkdir(parents=True)
+    (out / part / "graph.dgl").write_text("mine")
+    files = {"part_graph": f"{part}/graph.dgl"}
+    (out / "products.json").write_text(json.dumps({"graph_name": "products", "part-0": files}))
+    return contents(out)
+
+
 def test_the_partition_of_another_graph_by_a_users_own_script_stays(tmp_path: Path) -> None:
     """Its JSON went, and its parts with it, without a word."""
     source = a_toy(parts=2).write(tmp_path / "in")
-    out = tmp_path / "out"
-    (out / "part7").mkdir(parents=True)
-    (out / "part7/graph.dgl").write_text("mine")
-    files = {"part_graph": "part7/graph.dgl"}
-    (out / "products.json").write_text(json.dumps({"graph_name": "products", "part-0": files}))
-    before = contents(out)
+    before = another_graphs_partition(tmp_path / "out", "part7")
 
     silently(options(source))
 
-    assert before.items() <= contents(out).items()
+    assert before.items() <= contents(tmp_path / "out").items()
 
 
 def test_a_part_of_another_graph_is_not_written_over(tmp_path: Path) -> None:
     """Before anything is read or written."""
     source = a_toy(parts=2).write(tmp_path / "in")
-    out = tmp_path / "out"
-    (out / "part0").mkdir(parents=True)
-    (out / "part0/graph.dgl").write_text("mine")
-    files = {"part_graph": "part0/graph.dgl"}
-    (out / "products.json").write_text(json.dumps({"graph_name": "products", "part-0": files}))
-    before = contents(out)
+    before = another_graphs_partition(tmp_path / "out", "part0")
 
     with pytest.raises(AgreedError, match="part0 exists and is not of an earlier dispatch"):
         silently(options(source))
 
-    assert contents(out) == before
+    assert contents(tmp_path / "out") == before
 
 
 class Killed(BaseException):
