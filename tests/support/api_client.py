@@ -10,7 +10,7 @@ import yaml
 from dgl_operator.api import rbac
 from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
-from dgl_operator.runtime.kube_cluster import KubeCluster
+from dgl_operator.runtime.kube_cluster import KubeCluster, Request
 from tests.support.wait import wait_for
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class ApiServer(KubeCluster):
         self, method: str, path: str, body: Json | None = None, content_type: str = "application/json"
     ) -> Json:
         """One request on a path; errors as `KubeCluster` raises them."""
-        return self._call(method, path, None, body, content_type)
+        return self._call(Request(method, path, None, body, content_type))
 
     def post_text(self, path: str, text: str) -> None:
         """Create an object that Python could not write itself."""

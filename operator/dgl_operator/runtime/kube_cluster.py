@@ -10,6 +10,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
@@ -54,6 +55,27 @@ _RETRIES = urllib3.Retry(total=2, redirect=0, status=0, other=0, respect_retry_a
 """A kept connection that the server has closed is opened again; an answer is never asked for twice here."""
 
 
+@dataclass(frozen=True)
+class Request:
+    """One request to the API server.
+
+    Attributes:
+        path: Below the server's address, without the query.
+        body: Sent as JSON that is YAML as well.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Json | None = None
+    content_type: str = "application/json"
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return f"{self.method} {self.path}"
+
+
 class KubeCluster:
     """A real API server, reached by the pod's account or by KUBECONFIG."""
 
@@ -73,7 +95,7 @@ class KubeCluster:
         query = {"limit": str(FIRST_PAGE), **_selector(kind, job)}
         while True:
             try:
-                data = self._send("GET", kind.path(namespace), query)
+                data = self._send(Request("GET", kind.path(namespace), query))
             except _TooLarge:
                 if query["limit"] == "1":
                     raise ClusterBusy(f"GET {kind.path(namespace)}: one object is over 8 MiB") from None
@@ -97,7 +119,7 @@ class KubeCluster:
         what = f"watch {kind.path(namespace)}"
         timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=SILENCE_SECONDS)
         try:
-            response = self._request("GET", kind.path(namespace), query, timeout=timeout)
+            response = self._request(Request("GET", kind.path(namespace), query), timeout)
         except Refused as error:
             if error.status == 410:
                 raise WatchExpired(str(error)) from error
@@ -114,7 +136,7 @@ class KubeCluster:
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """See `Cluster`."""
         try:
-            return self._call("GET", kind.path(namespace, name))
+            return self._call(Request("GET", kind.path(namespace, name)))
         except NotFound:
             return None
 
@@ -123,14 +145,14 @@ class KubeCluster:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
         if rehearse:
             query["dryRun"] = "All"
-        return self._call("POST", Kind.of(body).path(body["metadata"]["namespace"]), query, body)
+        return self._call(Request("POST", Kind.of(body).path(body["metadata"]["namespace"]), query, body))
 
     def apply(self, body: Json, actual: Mapping[str, Any]) -> Json:
         """See `Cluster`."""
         known = {**body["metadata"], **_as_seen(actual)}
         path = Kind.of(body).path(known["namespace"], known["name"])
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return self._call("PATCH", path, query, {**body, "metadata": known}, _APPLY)
+        return self._call(Request("PATCH", path, query, {**body, "metadata": known}, _APPLY))
 
     def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
         """See `Cluster`."""
@@ -144,7 +166,7 @@ class KubeCluster:
         """See `Cluster`."""
         body = {"preconditions": {"uid": place.uid}}
         try:
-            found = self._call("DELETE", kind.path(place.namespace, place.name), None, body)
+            found = self._call(Request("DELETE", kind.path(place.namespace, place.name), None, body))
         except (NotFound, Conflict):
             return None
         is_leaving = "deletionTimestamp" in (found.get("metadata") or {})
@@ -165,90 +187,70 @@ class KubeCluster:
             "status": status,
         }
         path = Kind.JOB.path(known["namespace"], known["name"]) + "/status"
-        return self._call("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
+        return self._call(
+            Request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
+        )
 
     def post_event(self, body: Json) -> None:
         """See `Cluster`."""
-        self._call("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body)
+        self._call(Request("POST", Kind.EVENT.path(body["metadata"]["namespace"]), None, body))
 
     def _merge(self, kind: Kind, place: Place, change: Json) -> Json | None:
         """Change one object; the server calls another UID an invalid change of an immutable field."""
         body = {**change, "metadata": {**change.get("metadata", {}), "uid": place.uid}}
         path, query = kind.path(place.namespace, place.name), {"fieldManager": FIELD_MANAGER}
         try:
-            return self._call("PATCH", path, query, body, _MERGE)
+            return self._call(Request("PATCH", path, query, body, _MERGE))
         except Refused as error:
             if error.status in (404, 409, 422):
                 return None
             raise
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        content_type: str = "application/json",
-    ) -> Json:
+    def _call(self, request: Request) -> Json:
         try:
-            return decode.one(self._send(method, path, query, body, content_type))
+            return decode.one(self._send(request))
         except _TooLarge:
-            raise ClusterBusy(f"{method} {path}: the answer is over 8 MiB") from None
+            raise ClusterBusy(f"{request.name}: the answer is over 8 MiB") from None
         except decode.DecodeError as error:  # a proxy's page in between, perhaps
-            raise ClusterBusy(f"{method} {path}: {error}") from error
+            raise ClusterBusy(f"{request.name}: {error}") from error
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        timeout = urllib3.Timeout(total=TIMEOUT_SECONDS)
-        response = self._request(method, path, query, body, content_type, timeout)
+    def _send(self, request: Request) -> bytes:
+        response = self._request(request, urllib3.Timeout(total=TIMEOUT_SECONDS))
         try:
-            data = _read(response, f"{method} {path}", time.monotonic() + TIMEOUT_SECONDS)
+            data = _read(response, request.name, time.monotonic() + TIMEOUT_SECONDS)
         except _TooLarge:
             response.close()
             raise
         response.release_conn()
         return data
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        content_type: str = "application/json",
-        timeout: urllib3.Timeout | None = None,
-    ) -> urllib3.BaseHTTPResponse:
-        words = f"?{urllib.parse.urlencode(query, safe='/')}" if query else ""
-        url = f"{self._settings.host}{path}{words}"
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": self._agent}
+    def _request(self, request: Request, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+        words = f"?{urllib.parse.urlencode(request.query, safe='/')}" if request.query else ""
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": request.content_type,
+            "User-Agent": self._agent,
+        }
         headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
-        text = None if body is None else _text(body)
-        what = f"{method} {path}"
         try:
             response = self._pool.request(
-                method,
-                url,
-                body=text,
+                request.method,
+                f"{self._settings.host}{request.path}{words}",
+                body=None if request.body is None else _text(request.body),
                 headers=headers,
                 timeout=timeout,
                 retries=_RETRIES,
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ClusterBusy(f"{what}: {error}") from error
+            raise ClusterBusy(f"{request.name}: {error}") from error
         if response.status < 400:
             return response
         try:
-            data = _read(response, what, time.monotonic() + TIMEOUT_SECONDS)
+            data = _read(response, request.name, time.monotonic() + TIMEOUT_SECONDS)
         finally:
             response.release_conn()
-        raise _error(response.status, data, response.headers.get("Retry-After"), what)
+        raise _error(response.status, data, response.headers.get("Retry-After"), request.name)
 
 
 _NOT_PLAIN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

@@ -9,7 +9,7 @@ from urllib3 import HTTPResponse
 from dgl_operator.api import rbac
 from dgl_operator.runtime.cluster import Place
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
-from dgl_operator.runtime.kube_cluster import KubeCluster
+from dgl_operator.runtime.kube_cluster import KubeCluster, Request
 
 Right = tuple[str, str, str]
 BODY: Json = {"metadata": {"name": "x", "namespace": "ns", "uid": "uid", "resourceVersion": "1"}}
@@ -32,17 +32,10 @@ class Recorder(KubeCluster):
     def __init__(self) -> None:
         self.rights: set[Right] = set()
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        content_type: str = "application/json",
-        timeout: Any = None,
-    ) -> Any:
-        self.rights.add(right_of(method, path, query or {}))
-        text = b"" if "watch" in (query or {}) else b'{"items": [], "metadata": {"resourceVersion": "1"}}'
+    def _request(self, request: Request, timeout: Any) -> Any:
+        query = request.query or {}
+        self.rights.add(right_of(request.method, request.path, query))
+        text = b"" if "watch" in query else b'{"items": [], "metadata": {"resourceVersion": "1"}}'
         return HTTPResponse(io.BytesIO(text), preload_content=False)
 
 
