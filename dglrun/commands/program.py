@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dglrun.agent.ending_signals import ENDING
 from dglrun.commands.arguments import UsageError
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError, Terminated
 
-ENDING = (signal.SIGTERM, signal.SIGINT)
 INTERNAL = "internal command, run by dglrun itself; dglrun --help lists the commands for you"
 
 

@@ -11,12 +11,12 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from dglrun.agent import ending_signals
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 
@@ -25,7 +25,6 @@ HIDDEN = ".dglrun-"
 LOCK = f"{HIDDEN}lock"
 WORK = f"{HIDDEN}partial"
 _NEW, _JOURNAL = "new", "swap.json"
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 _ATTEMPTS = 100
 _MARKS = ({"node_type", "edge_type"}, {"num_parts", "algo_name"}, {"part-0"})
 """Keys of a chunked graph's metadata.json, an assignment's partition_meta.json, a partition's JSON."""
@@ -109,7 +108,7 @@ def replacing(
         new.mkdir(parents=True)
         try:
             yield new
-            with _signals_wait():
+            with ending_signals.put_off():  # old and new files are mixed within it
                 _prepare_swap(folder, old, last)
                 _swap(folder)
         finally:
@@ -126,7 +125,7 @@ def draft_of(folder: Path) -> Path:
 def recover(folder: Path) -> None:
     """Complete the swap of a run that was killed in it; drop what one that was killed earlier left."""
     if (folder / WORK / _JOURNAL).exists():
-        with _signals_wait():
+        with ending_signals.put_off():
             _swap(folder)
     shutil.rmtree(folder / WORK, ignore_errors=True)
 
@@ -278,27 +277,6 @@ def refuse_other_file_systems(folder: Path, inside: Iterable[Path]) -> None:
 
 
 # --- the swap: each step may be done again
-
-
-@contextlib.contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Put SIGINT and SIGTERM off for the moment in which old and new files are mixed.
-
-    By handlers and no mask: another thread, such as the one that shows the time, would take a signal that is
-    masked in this one alone.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in _ENDING}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, signal.SIG_DFL if handler is None else handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
 
 
 def _prepare_swap(folder: Path, old: set[Path], last: Sequence[str]) -> None:

@@ -14,11 +14,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dglrun.agent import prctl
+from dglrun.agent import ending_signals, prctl
+from dglrun.agent.ending_signals import ENDING
 from dglrun.arrays import Array
 from dglrun.errors import BackendFailedError
-
-_ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
 def shared_array(rows: int, dtype: type[np.signedinteger[Any]]) -> Array:
@@ -42,22 +41,21 @@ def call(name: str, work: Callable[[], int]) -> int:
         BackendFailedError: the child was ended by a signal, most likely for want of memory.
     """
     reading, writing = os.pipe()
-    parent = os.getpid()
-    # Blocked until the child is known here: a signal in between would leave it running.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    child = os.fork()
-    if child == 0:
-        _run_child(work, writing, parent)
-    os.close(writing)
+    parent, child = os.getpid(), None
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with ending_signals.put_off():  # until the child is known here: it would go on
+            child = os.fork()
+            if child == 0:
+                _run_child(work, writing, parent)
+            os.close(writing)
         answer = os.read(reading, 32)
     except BaseException:
-        os.kill(child, signal.SIGKILL)
+        if child is not None:
+            os.kill(child, signal.SIGKILL)
         raise
     finally:
         os.close(reading)
-        _, status = os.waitpid(child, 0)
+        status = os.waitpid(child, 0)[1] if child is not None else 0
     if not answer:
         raise _failed(name, os.waitstatus_to_exitcode(status))
     return int(answer)
@@ -68,9 +66,8 @@ def _run_child(work: Callable[[], int], writing: int, parent: int) -> NoReturn:
     try:
         # Ctrl-C reaches the child too and is the parent's to answer. Ignored, not blocked: METIS ends a call
         # that fails by a SIGTERM to itself, for which it sets a handler.
-        for number in _ENDING:
+        for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         prctl.end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             os.write(writing, str(work()).encode())

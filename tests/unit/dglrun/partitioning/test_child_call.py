@@ -2,10 +2,13 @@
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from dglrun.agent.ending_signals import ENDING
 from dglrun.errors import BackendFailedError, Terminated
 from dglrun.partitioning import child_call
 from tests.cluster.daemons import running
@@ -47,8 +50,28 @@ def test_no_signal_is_blocked_in_the_child() -> None:
     assert child_call.call("it", lambda: len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))) == 0
 
 
-def test_an_exception_here_kills_the_child() -> None:
-    """The handler of a signal raises while this process waits."""
+@pytest.fixture
+def raising() -> Iterator[None]:
+    """SIGTERM raises, as in each command; another thread is there, as the one that shows the time."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+
+    def raise_it(number: int, _frame: object) -> None:
+        raise Terminated(number)
+
+    before = {each: signal.getsignal(each) for each in ENDING}
+    signal.signal(signal.SIGTERM, raise_it)
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("_", range(50))
+def test_an_exception_here_kills_the_child(raising: None, _: int) -> None:
+    """At whatever moment it comes: a mask is no help, since the other thread takes the signal."""
     pid = child_call.shared_array(1, np.int64)
 
     def work() -> int:
@@ -57,14 +80,8 @@ def test_an_exception_here_kills_the_child() -> None:
         signal.pause()
         return 0
 
-    def raise_it(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = signal.signal(signal.SIGTERM, raise_it)
-    try:
-        with pytest.raises(Terminated):
-            child_call.call("it", work)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with pytest.raises(Terminated):
+        child_call.call("it", work)
 
     assert not running(int(pid[0]))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
