@@ -1,4 +1,4 @@
-"""The supervisor's loop: one thread, woken by output, ends of processes, attached streams and a tick.
+"""The agent's loop: one thread, woken by output, ends of processes, the launcher's connection and a tick.
 
 States: waiting for `start`, running, stopping, finished. A failure or a lost lease ends the whole group,
 SIGTERM first (DGL then removes its segments), SIGKILL after the grace. Nothing is left: no process below
@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from enum import Enum
@@ -19,9 +20,9 @@ from typing import Any
 
 from dglrun import cgroup
 from dglrun.agent import host_info, process_group, procfs, shared_memory
-from dglrun.agent.connections import Connection
-from dglrun.agent.event_log import EventLog
+from dglrun.agent.connections import STRANGERS, Connection
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
+from dglrun.agent.outbox import Outbox
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
 from dglrun.agent.spec import Spec
@@ -31,7 +32,9 @@ TICK = 0.25
 LOOK_EVERY = 0.5
 """Seconds between looks at the samplers."""
 BEAT_EVERY = 3.0
-"""Seconds between heartbeats to the attached streams."""
+"""Seconds between heartbeats to the launcher."""
+GOODBYE_SECONDS = 3.0
+"""Seconds that the last records of a run have to reach a launcher that is not there any more."""
 KILL_PATIENCE = 10.0
 """Seconds after SIGKILL; a process that the kernel does not end by then is reported and left."""
 
@@ -50,18 +53,27 @@ class Daemon:
 
     Args:
         spec: What to do.
-        folder: Its run folder: journal, causes.
-        listener: Socket on which views attach.
+        folder: Its run folder: causes of death.
+        listener: Socket on which the launcher connects.
+        context: TLS with the run's keys.
         before: Segments that were there before the run.
     """
 
-    def __init__(self, spec: Spec, folder: Path, listener: socket.socket, before: frozenset[str]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        folder: Path,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        before: frozenset[str],
+    ) -> None:
         self.spec, self._folder, self._before = spec, folder, before
-        self._journal = EventLog(folder)
+        self._context = context
+        self._outbox = Outbox()
         self._causes = folder / "causes"
         self._causes.mkdir(exist_ok=True)
         self._selector = selectors.DefaultSelector()
-        self._clients: list[Connection] = []
+        self._connections: list[Connection] = []
         self._children: dict[int, Child] = {}
         self._samplers = SamplerMonitor()
         self._state = State.WAITING
@@ -69,6 +81,8 @@ class Daemon:
         self._heard = self._looked = self._told = time.monotonic()
         self._kill_at = self._give_up_at = 0.0
         self._dismissed = False
+        self._is_drained = False
+        self._finished_at = 0.0
         self._oom_kills = cgroup.oom_kills()
         self._listen(listener)
         self._catch_signals()
@@ -83,10 +97,10 @@ class Daemon:
             self._watch_lease()
             self._go_on_stopping()
             self._beat()
+            self._drain()
             self._pump()
-        self._journal.close()
 
-    # --- views
+    # --- the launcher
 
     def _listen(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -94,21 +108,36 @@ class Daemon:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self, _mask: int) -> None:
-        connection, _address = self._listener.accept()
-        self._clients = [client for client in self._clients if client.is_open]
-        self._clients.append(Connection(connection, self._journal, self._selector, self._obey))
+        try:
+            connection, _address = self._listener.accept()
+        except OSError:  # it has gone again
+            return
+        self._connections = [each for each in self._connections if each.is_open]
+        if sum(each.is_stranger for each in self._connections) >= STRANGERS:
+            connection.close()
+            return
+        new = Connection(connection, self._context, self._outbox, self._selector, self._obey)
+        self._connections.append(new)
 
-    def _obey(self, client: Connection, command: dict[str, Any]) -> None:
+    def _obey(self, connection: Connection, command: dict[str, Any]) -> None:
         self._heard = time.monotonic()
         match command["do"]:
             case "attach":
-                client.attach(command["offset"], self._hello())
+                self._attach(connection, command)
+            case "printed":
+                self._outbox.acknowledge(command["control"], command["printed"])
             case "start" if self._state is State.WAITING:
                 self._start(command["port"])
             case "stop":
                 self._stop(f"told to stop: {command['why']}")
             case "bye":
                 self._dismissed = True
+
+    def _attach(self, connection: Connection, command: dict[str, Any]) -> None:
+        for other in self._connections:
+            if other is not connection and other.is_attached:
+                other.close()
+        connection.attach(command, self._hello())
 
     def _hello(self) -> dict[str, Any]:
         return {
@@ -122,21 +151,34 @@ class Daemon:
     def _beat(self) -> None:
         if time.monotonic() - self._told >= BEAT_EVERY:
             self._told = time.monotonic()
-            for client in self._clients:
-                if client.is_open:
-                    client.tell({"kind": "alive"})
+            for connection in self._connections:
+                connection.close_if_late()
+                if connection.is_attached:
+                    connection.tell({"kind": "alive"})
+
+    def _drain(self) -> None:
+        """Tell that nothing more comes: each line has been printed."""
+        if self._state is State.FINISHED and not self._is_drained and self._outbox.is_printed:
+            self._is_drained = True
+            self._record("drained")
 
     def _pump(self) -> None:
-        for client in self._clients:
-            client.pump()
+        for connection in self._connections:
+            connection.pump()
 
     def _may_leave(self) -> bool:
         if self._state is not State.FINISHED:
             return False
-        return self._dismissed or time.monotonic() - self._heard > self.spec.lease
+        now = time.monotonic()
+        is_told = self._outbox.is_acknowledged or now - self._finished_at > GOODBYE_SECONDS
+        return (self._dismissed and is_told) or now - self._heard > self.spec.lease
 
     def _record(self, kind: str, **values: object) -> None:
-        self._journal.append({"kind": kind, **values})
+        self._outbox.record({"kind": kind, **values})
+
+    def _say(self, child: Child, text: str) -> None:
+        """A line about a process, in order with its own."""
+        self._outbox.line(child.process.name, text)
 
     # --- processes
 
@@ -153,7 +195,8 @@ class Daemon:
                 return
             self._children[child.pid] = child
             self._selector.register(child, selectors.EVENT_READ, lambda _mask, c=child: self._read(c))
-            self._record("started", who=process.name, rank=process.rank, pid=child.pid)
+            rank = "" if process.rank is None else f", rank {process.rank}"
+            self._say(child, f"started (process {child.pid}{rank})")
 
     def _read(self, child: Child) -> None:
         lines, ended = child.read()
@@ -164,7 +207,7 @@ class Daemon:
 
     def _lines(self, child: Child, lines: list[str]) -> None:
         for line in lines:
-            self._record("line", who=child.process.name, text=line)
+            self._say(child, line)
 
     def _reap(self) -> None:
         for pid, end in process_group.reap():
@@ -180,6 +223,7 @@ class Daemon:
             return []
 
     def _ended(self, child: Child, end: ExitStatus) -> None:
+        self._say(child, f"ended with {end}")
         self._record("ended", who=child.process.name, rank=child.process.rank, code=end.code)
         if self._state is State.RUNNING and not end.is_good:
             self._fail(self._failure_of(child, end))
@@ -260,7 +304,7 @@ class Daemon:
         self._finish(alive)
 
     def _finish(self, alive: int) -> None:
-        self._state = State.FINISHED
+        self._state, self._finished_at = State.FINISHED, time.monotonic()
         segments = shared_memory.remove_new(Path(self.spec.shm), self._before)
         self._record(
             "finished",
@@ -282,6 +326,7 @@ class Daemon:
     def _on_signal(self, number: int, _frame: object) -> None:
         name = signal.Signals(number).name
         self._fail(ProcessFailure("supervisor", 128 + number, f"was ended by {name}"))
+        self._dismissed = True  # whoever has sent it does not wait for the launcher's goodbye
 
 
 def _empty(reader: int) -> None:

@@ -1,63 +1,52 @@
 """What `dglrun supervise` does on a worker, at the other end of the launcher's `kubectl exec -i`.
 
-`start` reads a spec as one line on stdin, prepares the worker, leaves a supervisor behind that no longer
-depends on the stream, and becomes a view of it. `show` is a view only.
+It reads a spec and the run's keys, a line each, prepares the worker, leaves an agent behind that no longer
+depends on the stream, and says on which port that one listens. The stream then ends.
 """
 
 import json
 import os
 import signal
 import socket
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
-from dglrun.agent import attach, host_info, prctl, process_group, single_instance
+from dglrun.agent import host_info, prctl, process_group, run_folder, single_instance, tls
 from dglrun.agent.daemon import Daemon
 from dglrun.agent.spec import Spec, SpecError, decode
 from dglrun.contract import exitcodes
 
+_REFUSALS = (SpecError, tls.KeysError, single_instance.StillRunningError, host_info.HostError, OSError)
 
-def start(folder: Path) -> int:
-    """Start a supervisor in a run folder and show it; returns the exit code."""
+
+def start() -> int:
+    """Leave an agent behind and say where it listens; returns the exit code."""
     try:
-        spec = decode(_line())
+        spec, keys = decode(_line()), tls.decode(_line())
+        context = tls.agent_context(keys)
+        folder = run_folder.find()
         lock, before, notes = single_instance.acquire(folder, Path(spec.shm))
         _prepare(spec)
-    except (SpecError, single_instance.StillRunningError, host_info.HostError, OSError) as error:
+        listener = socket.create_server((spec.ip, 0))
+    except _REFUSALS as error:
         _say({"kind": "refused", "what": str(error)})
         return exitcodes.UNAVAILABLE
-    listener = attach.listen(folder)
     for note in notes:
         _say({"kind": "note", "text": note})
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        _leave_behind(spec, folder, lock, listener, before)
+        _leave_behind(spec, folder, lock, listener, context, before)
     os.waitpid(child, 0)
-    os.close(lock)
-    listener.close()
-    return show(folder)
-
-
-def show(folder: Path) -> int:
-    """Show the running supervisor's events until it ends; returns the exit code."""
-    try:
-        connection = attach.connect(folder)
-    except OSError as error:
-        _say({"kind": "gone", "what": f"no supervisor runs on this worker: {error}"})
-        return exitcodes.LOST
-    with connection:
-        attach.relay(connection)
+    _say({"kind": "listening", "port": listener.getsockname()[1]})
     return exitcodes.OK
 
 
 def _line() -> str:
-    """One line of stdin, byte by byte: what follows is for the view."""
-    found = bytearray()
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
-        found += byte
-    return found.decode()
+    """One line of stdin."""
+    return sys.stdin.readline()
 
 
 def _prepare(spec: Spec) -> None:
@@ -78,7 +67,12 @@ def _prepare(spec: Spec) -> None:
 
 
 def _leave_behind(
-    spec: Spec, folder: Path, lock: int, listener: socket.socket, before: frozenset[str]
+    spec: Spec,
+    folder: Path,
+    lock: int,
+    listener: socket.socket,
+    context: ssl.SSLContext,
+    before: frozenset[str],
 ) -> None:
     """Become the supervisor: own session, no stream, no parent that counts."""
     try:
@@ -88,7 +82,7 @@ def _leave_behind(
         _drop_streams(folder)
         single_instance.record_holder(lock)
         prctl.adopt_orphans()
-        Daemon(spec, folder, listener, before).run()
+        Daemon(spec, folder, listener, context, before).run()
         single_instance.release(folder)
     except BaseException:
         sys.excepthook(*sys.exc_info())

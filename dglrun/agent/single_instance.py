@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from dglrun.agent import attach, process_group, shared_memory
+from dglrun.agent import process_group, shared_memory
 
 PATIENCE = 20.0
 """Seconds that an earlier supervisor gets to end its processes before it is killed."""
@@ -68,14 +68,12 @@ def _locked(lock: int) -> bool:
 
 
 def _end_holder(folder: Path, lock: int) -> None:
-    with contextlib.suppress(OSError), attach.connect(folder) as connection:
-        connection.sendall(b'{"do": "stop", "why": "a new run begins"}\n{"do": "bye"}\n')
-        if _wait(lock, PATIENCE):
+    for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((folder / "lock").read_text()), number)
+        if _wait(lock, patience):
             return
-    with contextlib.suppress(ValueError, ProcessLookupError):
-        os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
-    if not _wait(lock, 5.0):
-        raise StillRunningError(f"the supervisor of an earlier run in {folder} could not be ended")
+    raise StillRunningError(f"the supervisor of an earlier run in {folder} could not be ended")
 
 
 def _wait(lock: int, seconds: float) -> bool:
@@ -96,5 +94,5 @@ def _own_baseline(folder: Path, segments: Path) -> frozenset[str]:
 
 
 def _clear(folder: Path) -> None:
-    for path in [*folder.glob("journal.*"), *folder.glob("causes/*")]:
+    for path in folder.glob("causes/*"):
         path.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dglrun.agent import CAUSES_VARIABLE, RUN_FOLDER
+from dglrun.agent import CAUSES_VARIABLE
 from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
@@ -27,6 +27,8 @@ from dglrun.workflow.steps import (
 PHASES = 5
 COPIES = 16
 """Copies at the same time; each is a process with a stream through the API server."""
+STARTS = 4
+"""Agents that are started at the same time; each start is a kubectl of some 60 MB."""
 ATTEMPTS = 2
 """How often an agent is started on a worker that refuses it."""
 HEARTBEAT_SECONDS = 3.0
@@ -139,6 +141,7 @@ def _send(config: RunConfig, host: Host, part: int) -> Send:
 def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAgents:
     return StartAgents(
         tuple(_agent(config, hosts, index, run) for index in range(len(hosts))),
+        STARTS,
         config.start_timeout,
         ATTEMPTS,
         min(HEARTBEAT_SECONDS, config.lease / HEARTBEATS),
@@ -149,8 +152,6 @@ def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAg
 
 def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> WorkerAgent:
     host = hosts[index]
-    command = (config.python, "-m", "dglrun", "supervise")
-    where = ("--folder", f"{config.workspace}/{RUN_FOLDER}")
     spec = Spec(
         run=run,
         ip=host.ip,
@@ -163,8 +164,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         lease=config.lease,
         shm=config.shm_dir,
     )
-    start = _exec(config, host, *command, "start", *where)
-    return WorkerAgent(host, start, _exec(config, host, *command, "attach", *where), spec)
+    return WorkerAgent(host, _exec(config, host, config.python, "-m", "dglrun", "supervise"), spec)
 
 
 def _servers(config: RunConfig, machine: int) -> tuple[Process, ...]:

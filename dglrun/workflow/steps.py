@@ -199,27 +199,27 @@ class WorkerAgent:
 
     Attributes:
         host: The worker.
-        argv: Starts it.
-        attach: Connects to it again after its stream broke.
+        argv: Starts it; from then on launcher and agent talk over a connection of their own.
         spec: What it does: files to write, servers and trainers to start, its lease.
     """
 
     host: Host
     argv: Argv
-    attach: Argv
     spec: Spec
 
 
 @dataclass(frozen=True)
 class StartAgents:
-    """Start the agents of all workers at the same time, and wait until each is ready.
+    """Start the agents of all workers, and wait until each is ready.
 
-    An agent is ready when it has found its own address and free ports and has written DGL's ip_config. It
-    then waits for `Train`. Without a heartbeat for the lease of its spec an agent ends the processes of its
-    worker; one that cannot be reached for its lease is lost. From here on a failed run stops all workers.
+    Each is handed keys that are made for this run; then it and the launcher talk over TLS. An agent is ready
+    when it has found its own address and free ports and has written DGL's ip_config. It then waits for
+    `Train`. Without a heartbeat for the lease of its spec an agent ends the processes of its worker; one that
+    cannot be reached for its lease is lost. From here on a failed run stops all workers.
 
     Attributes:
         agents: By worker.
+        limit: How many are started at the same time; each start is a process here.
         seconds: Deadline for all to be ready.
         attempts: How often a start is tried that fails; where a stream breaks, it is tried until `seconds`.
         heartbeat: Seconds between heartbeats, at most.
@@ -228,6 +228,7 @@ class StartAgents:
     """
 
     agents: tuple[WorkerAgent, ...]
+    limit: int
     seconds: float
     attempts: int
     heartbeat: float

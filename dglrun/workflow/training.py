@@ -2,44 +2,57 @@
 
 import contextlib
 import queue
+import threading
 import time
 from collections.abc import Callable
 
-from dglrun.agent.exit_status import ExitStatus, ProcessFailure
+from dglrun.agent.exit_status import ProcessFailure
 from dglrun.agent.spec import ProcessRole
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
+from dglrun.workflow.agent_connections import Address, AgentConnections
+from dglrun.workflow.agent_start import AgentStarter
+from dglrun.workflow.output_printer import OutputPrinter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import StartAgents, Train
 from dglrun.workflow.worker_connection import Record, WorkerConnection
 
 BYE_SECONDS = 3.0
-"""Until the agents that were told to leave have closed their streams."""
-INBOX = 10_000
-"""Records that wait to be printed; what comes faster waits on the worker, in the supervisor's journal."""
+"""Until the agents that were told to leave have closed their connections."""
+PRINT_SECONDS = 3.0
+"""Until the output that has come is printed at the end of a run that has failed."""
+START_PAUSES = (0.1, 0.5, 1.0, 2.0)
+CHECK_SECONDS = 5.0
+"""Between questions to the API server about a pod that cannot be reached."""
 _TICK = 0.2
-_TURN = 0.5
 
 Gone = Callable[[str], str | None]
-"""Says of a pod why it no longer runs, None if it does."""
+"""Says of a pod why it no longer runs, None if it does or if nobody knows."""
 
 
 class Training:
     """One training as its launcher follows it, from the start of the agents on.
 
+    Control records of all agents come through one queue; their output goes to the printer, not through here.
+
     Args:
         step: The agents.
-        streams: Opens streams.
+        streams: Opens streams, on which the agents are started.
         gone: Asks the API server whether a pod is gone.
     """
 
     def __init__(self, step: StartAgents, streams: Streams, gone: Gone) -> None:
-        self._inbox: queue.Queue[tuple[WorkerConnection, Record]] = queue.Queue(INBOX)
-        self._workers = [WorkerConnection(agent, streams, self._inbox) for agent in step.agents]
+        from dglrun.workflow import run_keys  # noqa: PLC0415 - costs 50 ms, and a dry run needs none
+
+        self._inbox: queue.SimpleQueue[tuple[WorkerConnection, Record]] = queue.SimpleQueue()
+        self._workers = [WorkerConnection(index, agent) for index, agent in enumerate(step.agents)]
+        own, others = run_keys.make(worker.pod for worker in self._workers)
+        self._printer = OutputPrinter()
+        self._connections = AgentConnections(own, step.heartbeat, self._printer)
+        self._starter = AgentStarter(streams, others, step.limit)
         self._agents, self._gone = step, gone
-        self._progress: Callable[[str], None] | None = None
         self._failures: list[WorkerFailure] = []
         self._running = {
             (agent.host.name, process.name)
@@ -49,9 +62,9 @@ class Training:
         }
         self._port: int | None = None
         self._stopping: str | None = None
-        self._beaten = 0.0
         self._on = self._handlers()
-        self._again: dict[str, float] = {}
+        self._start_at: dict[str, float] = {}
+        self._check_at: dict[str, float] = {}
         self._lease = max((agent.spec.lease for agent in step.agents), default=0.0)
 
     @property
@@ -68,7 +81,7 @@ class Training:
         seconds = self._agents.seconds
         deadline = time.monotonic() + seconds
         for worker in self._workers:
-            worker.start()
+            self._start(worker)
         while not all(worker.greeting for worker in self._workers):
             self._turn()
             self._raise_failure()
@@ -89,10 +102,9 @@ class Training:
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
-        self._progress = progress
+        self._printer.report_to(progress)
         self._port = (self._workers[0].greeting or {})["port"]
-        for worker in self._workers:
-            worker.tell({"do": "start", "port": self._port})
+        self._tell_all({"do": "start", "port": self._port})
         self._follow(lambda: not self._running or bool(self._failures))
         self._raise_failure()
         print(f"dglrun: all {step.world_size} trainers have ended well", flush=True)
@@ -100,23 +112,28 @@ class Training:
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
             self.stop("the trainers have ended")
         self._raise_failure()
+        self._follow(self._all_silent)
+        self._raise_failure()
         return {worker.pod: worker.files for worker in self._workers}
 
     def stop(self, why: str) -> None:
-        """End everything on every worker, and wait until that is so."""
+        """End everything on every worker, and wait until that is so and its output is printed."""
         self._stopping = why
         for worker in self._workers:
-            worker.tell({"do": "stop", "why": why})
-        self._follow(self._all_over, self._agents.stop_seconds)
+            if self._start_at.pop(worker.pod, None):
+                self._lose(worker, "never began", exitcodes.UNAVAILABLE)
+        self._tell_all({"do": "stop", "why": why})
+        self._follow(lambda: self._all_over() and self._all_silent(), self._agents.stop_seconds)
 
     def close(self) -> None:
         """Dismiss the agents, and wait a moment until they have left."""
+        self._starter.close()
+        self._connections.close(BYE_SECONDS)
+        self._printer.close(PRINT_SECONDS)
+
+    def _tell_all(self, command: Record) -> None:
         for worker in self._workers:
-            worker.tell({"do": "bye"})
-        deadline = time.monotonic() + BYE_SECONDS
-        for worker in self._workers:
-            worker.wait(deadline - time.monotonic())
-            worker.close()
+            self._connections.tell(worker.pod, command)
 
     def _follow(self, until: Callable[[], bool], seconds: float | None = None) -> bool:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -143,62 +160,51 @@ class Training:
     def _all_over(self) -> bool:
         return all(worker.is_over for worker in self._workers)
 
+    def _all_silent(self) -> bool:
+        return all(worker.is_silent for worker in self._workers)
+
     # --- one turn of the loop
 
     def _turn(self) -> None:
-        until = time.monotonic() + _TURN  # a flood of output must not delay the heartbeats
         with contextlib.suppress(queue.Empty):
             worker, record = self._inbox.get(timeout=_TICK)
             self._take(worker, record)
-            while time.monotonic() < until:
+            while True:
                 worker, record = self._inbox.get_nowait()
                 self._take(worker, record)
-        self._beat()
         for worker in self._workers:
             self._mend(worker)
 
-    def _beat(self) -> None:
-        if time.monotonic() - self._beaten >= self._agents.heartbeat:
-            self._beaten = time.monotonic()
-            for worker in self._workers:
-                worker.tell({"do": "beat"})
-
     def _take(self, worker: WorkerConnection, record: Record) -> None:
+        was_broken = worker.broken_since is not None
         worker.note(record)
         kind = record["kind"]
-        if kind in self._on:
+        if kind == "broken" and not was_broken and not worker.is_silent:
+            self._print(worker, f"the connection broke: {record['what']}")
+        elif kind in self._on:
             self._on[kind](worker, record)
 
     def _handlers(self) -> dict[str, Callable[[WorkerConnection, Record], None]]:
         return {
-            "line": lambda worker, record: self._print(worker, record["who"], record["text"]),
-            "note": lambda worker, record: self._print(worker, "supervisor", record["text"]),
-            "gap": lambda worker, record: self._print(
-                worker, "supervisor", f"{record['lost']} bytes were lost"
-            ),
+            "note": lambda worker, record: self._print(worker, record["text"]),
+            "listening": lambda worker, record: self._connect(worker, record["port"]),
+            "not_started": lambda worker, record: self._not_started(worker, record["what"]),
             "hello": self._greeted,
-            "started": self._started,
             "ended": self._ended,
             "failed": lambda worker, record: self._failed(worker, ProcessFailure.of(record)),
             "finished": self._finished,
-            "broken": self._broken,
             "checked": lambda worker, record: self._checked(worker, record["why"]),
             "refused": lambda worker, record: self._lose(worker, record["what"], exitcodes.UNAVAILABLE),
-            "gone": lambda worker, record: self._lose(worker, record["what"], exitcodes.LOST),
+            "bug": _raise_bug,
         }
 
     def _greeted(self, worker: WorkerConnection, record: Record) -> None:
         if self._stopping:
-            worker.tell({"do": "stop", "why": self._stopping})
-        elif self._port and record["state"] == "waiting":  # the stream had broken under the first `start`
-            worker.tell({"do": "start", "port": self._port})
-
-    def _started(self, worker: WorkerConnection, record: Record) -> None:
-        rank = "" if record["rank"] is None else f", rank {record['rank']}"
-        self._print(worker, record["who"], f"started (process {record['pid']}{rank})")
+            self._connections.tell(worker.pod, {"do": "stop", "why": self._stopping})
+        elif self._port and record["state"] == "waiting":  # the connection had broken under the first `start`
+            self._connections.tell(worker.pod, {"do": "start", "port": self._port})
 
     def _ended(self, worker: WorkerConnection, record: Record) -> None:
-        self._print(worker, record["who"], f"ended with {ExitStatus(record['code'])}")
         if record["code"] == 0:
             self._running.discard((worker.pod, record["who"]))
 
@@ -211,60 +217,74 @@ class Training:
 
     def _finished(self, worker: WorkerConnection, record: Record) -> None:
         worker.files = record["files"]
-        worker.tell({"do": "beat"})
         if record["left"]:
-            self._print(worker, "supervisor", f"{record['left']} processes could not be ended")
+            self._print(worker, f"{record['left']} processes could not be ended")
         if not record["failed"] and not self._failures and any(pod == worker.pod for pod, _ in self._running):
             self._lose(worker, "was stopped before its trainers had ended", exitcodes.LOST)
 
-    def _print(self, worker: WorkerConnection, who: str, text: str) -> None:
-        index = self._workers.index(worker)
-        print(f"[worker-{index} {who}] {text}", flush=True)
-        if self._progress and index == 0 and who == "trainer 0" and text:
-            self._progress(text)
+    def _print(self, worker: WorkerConnection, text: str) -> None:
+        """What the agent, or its connection, has to say for itself."""
+        print(f"[worker-{worker.index} supervisor] {text}", flush=True)
 
-    # --- streams that break
+    # --- starts, and connections that break
 
-    def _broken(self, worker: WorkerConnection, record: Record) -> None:
-        if worker.is_over:
-            return
-        what = (record["what"].splitlines() or [f"kubectl ended with {record['code']}"])[-1]
-        self._print(worker, "supervisor", f"the stream broke: {what}")
-        if (
-            not worker.greeting
-            and worker.attempts >= self._agents.attempts
-            and not is_trouble(record["what"])
-        ):
-            self._lose(worker, f"could not be started: {what}", exitcodes.UNAVAILABLE)
-        self._again[worker.pod] = time.monotonic() + worker.pause()
+    def _start(self, worker: WorkerConnection) -> None:
+        worker.start_attempts += 1
+        self._starter.start(worker.agent, lambda record: self._inbox.put((worker, record)))
+
+    def _connect(self, worker: WorkerConnection, port: int) -> None:
+        host = worker.agent.host
+        address = Address(host.name, host.ip, port)
+        self._connections.connect(worker.index, address, lambda record: self._inbox.put((worker, record)))
+
+    def _not_started(self, worker: WorkerConnection, what: str) -> None:
+        last = (what.splitlines() or [""])[-1]
+        self._print(worker, f"not started: {last}")
+        if worker.start_attempts >= self._agents.attempts and not is_trouble(what):
+            self._lose(worker, f"could not be started: {last}", exitcodes.UNAVAILABLE)
+        elif self._stopping:
+            self._lose(worker, "never began", exitcodes.UNAVAILABLE)
+        else:
+            pause = START_PAUSES[min(worker.start_attempts, len(START_PAUSES)) - 1]
+            self._start_at[worker.pod] = time.monotonic() + pause
+            self._check(worker)
 
     def _mend(self, worker: WorkerConnection) -> None:
-        """Take a broken stream up again, unless the pod is gone."""
-        worker.break_if_silent()
-        if (
-            worker.broken_since
-            and not worker.is_over
-            and time.monotonic() >= self._again.get(worker.pod, 0.0)
-        ):
-            self._again[worker.pod] = float("inf")  # until this attempt breaks, too
-            worker.check(self._gone)
+        """Start an agent again whose start has failed; give one up that cannot be reached."""
+        now = time.monotonic()
+        if now >= self._start_at.get(worker.pod, float("inf")):
+            del self._start_at[worker.pod]
+            self._start(worker)
+        is_broken = worker.broken_since is not None and not worker.is_silent
+        if is_broken and now >= self._check_at.get(worker.pod, 0.0):
+            self._check(worker)
+        if why := worker.why_lost(self._lease):
+            self._lose(worker, why, exitcodes.LOST)
+
+    def _check(self, worker: WorkerConnection) -> None:
+        """Ask in a thread whether the pod is gone; the answer arrives as a record `checked`."""
+        self._check_at[worker.pod] = time.monotonic() + CHECK_SECONDS
+
+        def ask() -> None:
+            self._inbox.put((worker, {"kind": "checked", "why": self._gone(worker.pod)}))
+
+        threading.Thread(target=ask, daemon=True).start()
 
     def _checked(self, worker: WorkerConnection, why: str | None) -> None:
-        if worker.broken_since is None or worker.is_over:
-            return
-        if why:
+        is_connected = worker.greeting is not None and worker.broken_since is None
+        if why and not is_connected and not worker.is_over:
+            self._start_at.pop(worker.pod, None)
             self._lose(worker, f"the pod is gone: {why}", exitcodes.LOST)
-        elif not worker.greeting and self._stopping:
-            self._lose(worker, "never began", exitcodes.UNAVAILABLE)
-        elif not worker.greeting:
-            worker.start()
-        elif time.monotonic() - worker.broken_since > self._lease:
-            self._lose(worker, f"could not be reached for {self._lease:.0f} s", exitcodes.LOST)
-        else:
-            worker.attach()
 
     def _lose(self, worker: WorkerConnection, why: str, code: int) -> None:
-        if worker.is_over and worker.lost:
+        if worker.lost:
             return
         worker.lost = why
-        self._failures.append(WorkerFailure(worker.pod, ProcessFailure("supervisor", code, why), time.time()))
+        if not worker.has_finished:
+            self._failures.append(
+                WorkerFailure(worker.pod, ProcessFailure("supervisor", code, why), time.time())
+            )
+
+
+def _raise_bug(_worker: WorkerConnection, record: Record) -> None:
+    raise record["error"]

@@ -18,7 +18,10 @@ class FileCluster:
 
     def get_pod(self, name: str) -> dict[str, Any]:
         """One pod by name."""
-        status = json.loads((self._root / "cluster.json").read_text()).get(name)
+        try:
+            status = json.loads((self._root / "cluster.json").read_text()).get(name)
+        except ValueError:
+            raise Unavailable("the API server does not answer") from None
         if status is None:
             raise NotFound(f"pods {name!r} not found")
         return {"metadata": {"name": name, "uid": name}, "status": status}

@@ -1,7 +1,7 @@
 """Pods as folders of this machine: everything of dglrun is real but kubectl and the API server.
 
 The stand-in for kubectl runs `exec` locally in the pod's folder, without any way in between that knows of
-dglrun; so streams, supervisors, signals, files and exit codes are the real ones.
+dglrun; so connections, agents, signals, files and exit codes are the real ones.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ root=$(dirname "$0")
 pod=$5; container=$7; shift 8
 echo "$pod $container $*" | head -n 1 >>"$root/execs"
 [ -e "$root/$pod" ] || { echo "Error from server (NotFound): pods \\"$pod\\" not found" >&2; exit 1; }
-cd "$root/$pod" && echo $$ >>"$root/streams.$pod"
+cd "$root/$pod" || exit 1
+export TMPDIR="$root/tmp.$pod" && mkdir -p "$TMPDIR"
 [ ! -x "$root/before_exec" ] || "$root/before_exec" "$pod" "$@" || exit 1
 [ ! -x "$root/wrap" ] || exec "$root/wrap" "$pod" "$@"
 exec "$@"
@@ -181,16 +182,30 @@ class Pods:
                 found[int(path.name)] = line
         return found
 
-    def break_streams(self, index: int) -> None:
-        """Kill what stands for `kubectl exec` to a worker, as when the API server restarts."""
-        for pid in (self.root / f"streams.{self.names[index]}").read_text().split():
-            try:
-                if str(self.root) in _command_line(Path("/proc", pid)) or "supervise" in _command_line(
-                    Path("/proc", pid)
-                ):
-                    os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+    def stop_api_server(self) -> None:
+        """Refuse each exec from now on, and know of no pod."""
+        (self.root / "cluster.json").write_text("the API server is away")
+        refuse = self.root / "before_exec"
+        refuse.write_text('#!/bin/sh\necho "connection refused" >&2; exit 1\n')
+        refuse.chmod(0o755)
+
+    def put_proxies(self) -> None:
+        """Let the launcher reach agents through proxies, whose connections can be broken."""
+        wrap = self.root / "wrap"
+        wrap.write_text(
+            '#!/bin/sh\npod=$1; shift\ncase "$*" in *supervise) ;; *) exec "$@" ;; esac\n'
+            f'exec {sys.executable} -m tests.support.tcp_proxy "{self.root}/proxy.$pod" "$@"\n'
+        )
+        wrap.chmod(0o755)
+
+    def break_connection(self, index: int) -> None:
+        """Break the connection to a worker's agent, as a network does that loses its state."""
+        os.kill(int((self.root / f"proxy.{self.names[index]}").read_text()), signal.SIGUSR1)
+
+    def agent_pid(self, index: int) -> int:
+        """The process of a worker's agent."""
+        (lock,) = (self.root / f"tmp.{self.names[index]}").glob("dglrun-agent-*/lock")
+        return int(lock.read_text())
 
     def _is_ours(self, path: Path, line: str) -> bool:
         try:

@@ -157,7 +157,7 @@ def test_the_version_is_that_of_the_package(
         (["chunk", "--files", "0"], "dglrun chunk: --files: expected a whole number of at least 1, got '0'"),
         (["dispatch", "--deadline", "no"], "--deadline: expected a number above 0, got 'no'"),
         (["chunk", "--dialect", "bth"], "--dialect: expected per-chunk, per-type, both, got 'bth': did you"),
-        (["supervise", "strat"], "dglrun supervise: do: expected start, attach, got 'strat'"),
+        (["supervise", "start"], "dglrun supervise: unknown argument 'start'"),
         (["pack"], "dglrun pack: the following arguments are required: DIR"),
         (
             ["--verify", "alway"],
@@ -188,7 +188,7 @@ def test_no_flag_may_be_cut_short(capsys: pytest.CaptureFixture[str], name: str)
 @pytest.mark.parametrize(
     "argv",
     [
-        ("dglrun", "supervise", "start", "--folder", "x"),
+        ("dglrun", "supervise"),
         ("dglrun", "pack", "docs"),
         ("dglrun.commands.kill_leftovers", "x"),
         ("dglrun.commands.validate_input", "--in-dir", "x", "--graph-name", "g"),

@@ -196,7 +196,7 @@ def test_verbose_prints_what_the_short_form_leaves_out(capsys: pytest.CaptureFix
     workflow([*args, "--verbose"])
     full = capsys.readouterr().out
 
-    for word in ("sha256sum", "DGL_SERVER_ID", "kubectl", "attach"):
+    for word in ("sha256sum", "DGL_SERVER_ID", "kubectl", "supervise"):
         assert word in full
         assert word not in short
 

@@ -228,9 +228,9 @@ def test_train_needs_started_agents() -> None:
 def test_agents_have_as_long_to_start_as_the_step_says(tmp_path: Path) -> None:
     """One that never answers fails the run at the step's deadline, whatever the configuration says."""
     silent = (sys.executable, "-c", "import time; time.sleep(600)")
-    agent = WorkerAgent(Host("127.0.0.1", 30050, "job-worker-0"), silent, silent, a_spec())
+    agent = WorkerAgent(Host("127.0.0.1", 30050, "job-worker-0"), silent, a_spec())
     start = StartAgents(
-        (agent,), seconds=0.5, attempts=1, heartbeat=1.0, settle_seconds=0.0, stop_seconds=0.1
+        (agent,), limit=1, seconds=0.5, attempts=1, heartbeat=1.0, settle_seconds=0.0, stop_seconds=0.1
     )
     begun = time.monotonic()
 

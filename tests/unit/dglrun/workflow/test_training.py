@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from dglrun.agent import procfs
 from tests.support.dglrun_pods import Pods
 from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
@@ -194,14 +195,15 @@ def test_sigterm_stops_everything(pods: Pods) -> None:
     assert list((pods.root / "shm").iterdir()) == []
 
 
-def test_a_lost_stream_is_not_a_lost_trainer(pods: Pods) -> None:
-    """The stream breaks, the training goes on, no line of output is missed, the run ends well."""
+def test_a_lost_connection_is_not_a_lost_trainer(pods: Pods) -> None:
+    """The connection breaks, the training goes on, no line of output is missed, the run ends well."""
     count = "for n in range(30):\n    print('step', n, flush=True)\n    time.sleep(0.1)\n"
     script = pods.script(TRAIN + count + GOOD)
+    pods.put_proxies()
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] step 3")
-        pods.break_streams(1)
-        said = read_until(process, "[worker-1 supervisor] the stream broke")
+        pods.break_connection(1)
+        said = read_until(process, "[worker-1 supervisor] the connection broke")
         done = pods.finish(process)
 
     assert done.code == 0, done.output
@@ -220,6 +222,42 @@ def test_a_flood_of_output_harms_nothing(pods: Pods) -> None:
     for index in (0, 1):
         told = re.findall(rf"\[worker-{index} trainer 0\] line (\d+)\n", done.output)
         assert [int(n) for n in told] == list(range(60_000))
+
+
+def test_a_log_that_nobody_reads_stops_no_training(pods: Pods) -> None:
+    """Output waits on the workers, heartbeats go on; nothing is lost when the reader is back."""
+    lease = 3
+    flood = f"for n in range(60_000): print('line', n)\ntime.sleep({2 * lease})\n"
+    marker = 'Path("../through." + str(rank)).touch()\n'
+    script = pods.script(TRAIN + flood + marker + GOOD)
+
+    with pods.started(*flags(script, "--lease", str(lease))) as process:
+        for rank in (0, 1):
+            wait_for(f"rank {rank} at its end", (pods.root / f"through.{rank}").exists, 120)
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output[-2000:]
+    for index in (0, 1):
+        told = re.findall(rf"\[worker-{index} trainer 0\] line (\d+)\n", done.output)
+        assert [int(n) for n in told] == list(range(60_000))
+
+
+def test_a_training_needs_no_api_server(pods: Pods) -> None:
+    """It is away, the connection breaks and is made anew, the run ends well; no kubectl runs meanwhile."""
+    count = "for n in range(30):\n    print('step', n, flush=True)\n    time.sleep(0.1)\n"
+    script = pods.script(TRAIN + count + GOOD)
+    pods.put_proxies()
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] step 3")
+        pods.stop_api_server()
+        children = procfs.descendants(process.pid, procfs.table())
+        pods.break_connection(1)
+        read_until(process, "[worker-1 supervisor] the connection broke")
+        done = pods.finish(process)
+
+    assert children == ()
+    assert done.code == 0, done.output
+    assert "[worker-1 trainer 0] step 29" in done.output
 
 
 def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
@@ -254,7 +292,7 @@ def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 hangs")
-        os.kill(int((pods.worker(1) / "ws/.dglrun/lock").read_text()), signal.SIGKILL)
+        os.kill(pods.agent_pid(1), signal.SIGKILL)
         done = pods.finish(process)
 
     assert done.code == 75, done.output
@@ -262,13 +300,12 @@ def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
 
 
 def test_a_worker_that_is_deleted_fails_the_run(pods: Pods) -> None:
-    """The stream breaks and the API server knows the pod no more: the loss is told at once."""
+    """The connection breaks and the API server knows the pod no more: the loss is told at once."""
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script, "--lease", "3")) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 hangs")
         pods.write_cluster(job_worker_1=None)
-        pods.worker(1).rename(pods.root / "gone")
-        pods.break_streams(1)
+        os.kill(pods.agent_pid(1), signal.SIGKILL)
         done = pods.finish(process)
 
     assert done.code == 75
@@ -430,12 +467,13 @@ def test_sigterm_while_parts_are_sent_ends_at_once(pods: Pods) -> None:
     assert not (pods.worker(0) / "ws").exists()
 
 
-def test_sigterm_while_a_stream_is_broken_stops_that_worker_too(pods: Pods) -> None:
-    """The stop is told again when the stream is taken up again."""
+def test_sigterm_while_a_connection_is_broken_stops_that_worker_too(pods: Pods) -> None:
+    """The stop is told again when the connection is taken up again."""
     script = pods.script(TRAIN + HANG + "hang()\n")
+    pods.put_proxies()
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 hangs")
-        pods.break_streams(1)
+        pods.break_connection(1)
         process.send_signal(signal.SIGTERM)
         done = pods.finish(process)
 

@@ -1,0 +1,78 @@
+"""The start of the agents: the one thing in a training that takes a stream through the API server."""
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dglrun.agent import spec, tls
+from dglrun.transfer.streams import Stream, Streams
+from dglrun.workflow.steps import WorkerAgent
+
+Record = dict[str, Any]
+
+ATTEMPT_SECONDS = 60.0
+"""Then a stream that says nothing is killed, and the start is tried again."""
+
+
+class AgentStarter:
+    """Starts agents, some at a time: each start is a kubectl of some 60 MB.
+
+    Args:
+        streams: Opens streams.
+        keys: Those of each agent, by pod.
+        limit: Starts at a time.
+    """
+
+    def __init__(self, streams: Streams, keys: dict[str, tls.Keys], limit: int) -> None:
+        self._streams, self._keys = streams, keys
+        self._pool = ThreadPoolExecutor(limit, thread_name_prefix="start")
+
+    def start(self, agent: WorkerAgent, take: Callable[[Record], None]) -> None:
+        """Start an agent in the background.
+
+        Args:
+            agent: Which.
+            take: Takes `note`, `refused` and `listening`, which has the port; in the end `not_started`
+                with `what` kubectl has said if neither of the latter came.
+        """
+        self._pool.submit(self._start, agent, take)
+
+    def close(self) -> None:
+        """Begin no more; what runs ends with its stream."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, agent: WorkerAgent, take: Callable[[Record], None]) -> None:
+        try:
+            with self._streams.open(agent.argv) as stream:
+                what = self._talk(stream, agent, take)
+        except OSError as error:
+            what = str(error)
+        if what is not None:
+            take({"kind": "not_started", "what": what})
+
+    def _talk(self, stream: Stream, agent: WorkerAgent, take: Callable[[Record], None]) -> str | None:
+        """Hand over spec and keys; returns what kubectl has said if the agent has said nothing."""
+        timer = threading.Timer(ATTEMPT_SECONDS, stream.kill)
+        timer.start()
+        try:
+            text = f"{spec.encode(agent.spec)}\n{tls.encode(self._keys[agent.host.name])}\n"
+            said, _ = stream.communicate(text.encode())
+        finally:
+            timer.cancel()
+        records = [_record(line) for line in said.splitlines()]
+        for record in records:
+            take(record)
+        if any(record["kind"] in ("listening", "refused") for record in records):
+            return None
+        words = stream.stderr_text().decode(errors="replace").strip()
+        return words or f"kubectl ended with {stream.returncode}"
+
+
+def _record(line: bytes) -> Record:
+    try:
+        record: Record = json.loads(line)
+        return {**record}
+    except (ValueError, TypeError):
+        return {"kind": "note", "text": line.decode(errors="replace").rstrip()}
