@@ -116,7 +116,11 @@ class Daemon:
         if sum(each.is_stranger for each in self._connections) >= STRANGERS:
             connection.close()
             return
-        new = Connection(connection, self._context, self._outbox, self._selector, self._obey)
+        try:
+            new = Connection(connection, self._context, self._outbox, self._selector, self._obey)
+        except OSError:  # it has gone meanwhile
+            connection.close()
+            return
         self._connections.append(new)
 
     def _obey(self, connection: Connection, command: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from dglrun.agent import spec, tls
@@ -28,6 +28,7 @@ class AgentStarter:
     def __init__(self, streams: Streams, keys: dict[str, tls.Keys], limit: int) -> None:
         self._streams, self._keys = streams, keys
         self._pool = ThreadPoolExecutor(limit, thread_name_prefix="start")
+        self._starts: dict[str, Future[None]] = {}
 
     def start(self, agent: WorkerAgent, take: Callable[[Record], None]) -> None:
         """Start an agent in the background.
@@ -37,7 +38,11 @@ class AgentStarter:
             take: Takes `note`, `refused` and `listening`, which has the port; in the end `not_started`
                 with `what` kubectl has said if neither of the latter came.
         """
-        self._pool.submit(self._start, agent, take)
+        self._starts[agent.host.name] = self._pool.submit(self._start, agent, take)
+
+    def cancel(self, pod: str) -> bool:
+        """Whether a start has been given up that had not begun yet."""
+        return pod in self._starts and self._starts[pod].cancel()
 
     def close(self) -> None:
         """Begin no more; what runs ends with its stream."""

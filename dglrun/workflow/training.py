@@ -120,7 +120,7 @@ class Training:
         """End everything on every worker, and wait until that is so and its output is printed."""
         self._stopping = why
         for worker in self._workers:
-            if self._start_at.pop(worker.pod, None):
+            if self._start_at.pop(worker.pod, None) or self._starter.cancel(worker.pod):
                 self._lose(worker, "never began", exitcodes.UNAVAILABLE)
         self._tell_all({"do": "stop", "why": why})
         self._follow(lambda: self._all_over() and self._all_silent(), self._agents.stop_seconds)
