@@ -15,11 +15,14 @@ from typing import Any
 from dglrun.agent import attach, host_info, prctl, process_group, single_instance
 from dglrun.agent.daemon import Daemon
 from dglrun.agent.spec import Spec, SpecError, decode
-from dglrun.contract import exitcodes
+from dglrun.contract import exitcodes, version
 
 
 def start(folder: Path) -> int:
     """Start a supervisor in a run folder and show it; returns the exit code."""
+    if refused := version.refusal(os.environ, version.JOB_IMAGE):  # the launcher's image may be another one
+        _say({"kind": "refused", "what": refused})
+        return exitcodes.CONTRACT
     try:
         spec = decode(_line())
         lock, before, notes = single_instance.acquire(folder, Path(spec.shm))
