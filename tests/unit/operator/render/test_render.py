@@ -10,6 +10,7 @@ from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import config, desired, pods, scripts
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
+from dgl_operator.render.settings import Rendering
 from dglrun.contract import env, hostfile, version
 from dglrun.contract.names import Mode, Role
 from tests.support import golden
@@ -92,7 +93,8 @@ def test_a_job_renders_as_its_golden_file_says(name: str) -> None:
     if name == "twelve-workers":
         shown = [made[-1]]
     rights = desired.rights(job, frozenset(pod["metadata"]["name"] for pod in made))
-    golden.check(f"render/{name}", golden.as_yaml([*desired.objects(job, addresses), *shown, *rights]))
+    objects = (*desired.objects(job, addresses), *desired.policies(job, Rendering(IMAGES)))
+    golden.check(f"render/{name}", golden.as_yaml([*objects, *shown, *rights]))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
