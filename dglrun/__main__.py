@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dglrun.cli import is_command, parse, run_command
 from dglrun.commands import program
 from dglrun.commands.arguments import UsageError
-from dglrun.contract import exitcodes
+from dglrun.contract import env, exitcodes, version
 from dglrun.errors import RunError, Terminated
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ def _workflow(argv: Sequence[str], cluster: "ApiServer | None") -> int:
 def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
     import os  # noqa: PLC0415
 
+    is_in_job = not {env.CONTRACT_VERSION, env.OPERATOR, env.JOB_NAME}.isdisjoint(os.environ)
+    if is_in_job and (refused := version.refusal(os.environ, version.JOB_IMAGE)):
+        raise RunError(refused, exitcodes.CONTRACT)
     from dglrun.workflow import config  # noqa: PLC0415 - pydantic is not for the subcommands
 
     try:

@@ -16,13 +16,16 @@ from typing import Any
 from dglrun.agent import host_info, prctl, process_group, run_folder, single_instance, tls
 from dglrun.agent.daemon import Daemon
 from dglrun.agent.spec import Spec, SpecError, decode
-from dglrun.contract import exitcodes
+from dglrun.contract import exitcodes, version
 
 _REFUSALS = (SpecError, tls.KeysError, single_instance.StillRunningError, host_info.HostError, OSError)
 
 
 def start() -> int:
     """Leave an agent behind and say where it listens; returns the exit code."""
+    if refused := version.refusal(os.environ, version.JOB_IMAGE):  # the launcher's image may be another one
+        _say({"kind": "refused", "what": refused})
+        return exitcodes.CONTRACT
     try:
         spec, keys = decode(_line()), tls.decode(_line())
         context = tls.agent_context(keys)

@@ -2,6 +2,8 @@
 
 OPERATOR = "DGL_OPERATOR_ENV"
 """`1` in every pod of a job but the Skip launcher."""
+CONTRACT_VERSION = "DGL_OPERATOR_CONTRACT_VERSION"
+"""The operator's number of the contract, in the main container of every pod and in our init containers."""
 KUBEXEC_PATH = "DGL_OPERATOR_KUBEXEC_PATH"
 HOSTFILE_PATH = "DGL_OPERATOR_HOSTFILE_PATH"
 PARTFILE_PATH = "DGL_OPERATOR_PARTFILE_PATH"

@@ -19,6 +19,8 @@ IO = 74
 """A copy did not arrive whole."""
 LOST = 75
 """A pod of the job vanished or failed."""
+CONTRACT = 76
+"""The operator is of a release with which this image does not work."""
 TIMEOUT = 124
 """A deadline passed."""
 INTERRUPTED = 130

@@ -118,6 +118,11 @@ def service(job: str) -> str:
     return job
 
 
+def network_policy(job: str) -> str:
+    """The NetworkPolicy that admits to the pods of the job."""
+    return job
+
+
 def role_of(job: str, pod: str) -> tuple[Role, int] | None:
     """Role and worker index of a pod from its name, None for a name that the job gives to no pod."""
     if pod == launcher(job):

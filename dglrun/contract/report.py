@@ -1,7 +1,9 @@
 """The keys of the report ConfigMap, which the job's pods patch and the operator copies into status."""
 
 PROGRESS = "progress.json"
-"""`{"stage": "Partitioning", "message": "...", "percent": 40, "time": "<RFC 3339>"}`; percent is optional."""
+"""`{"stage": "Partitioning", "message": "...", "contract": 2, "percent": 40, "time": "<RFC 3339>"}`.
+
+`percent` is optional; `contract` is the job image's number (`dglrun.contract.version`), 1 where it lacks."""
 
 PARTITION = "partition.json"
 """The partition's quality as `status.partition` shows it (numParts, method, edgeCut, ...)."""

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dglrun.contract import exitcodes
+from dglrun.contract import exitcodes, version
 from dglrun.kube.access import Access
 from dglrun.kube.api import Api
 from dglrun.kube.errors import NotInCluster
@@ -26,6 +26,8 @@ def main(environment: Mapping[str, str], termination_log: Path = TERMINATION_LOG
     Returns:
         OK, or the exit code of what went wrong; its reason is then on stderr and in the termination log.
     """
+    if refused := version.refusal(environment, version.INIT_CONTAINER):
+        return _fail(exitcodes.CONTRACT, refused, termination_log)
     try:
         config = Config.from_env(environment)
         api = Api(Access.in_cluster(environment, config.namespace), OUTAGE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dglrun.contract import report
+from dglrun.contract import report, version
 
 EVERY_SECONDS = 10.0
 """A stage's message is reported as often as this."""
@@ -47,6 +47,7 @@ class Reporter:
             return
         self._stage, self._last = stage, now
         progress: dict[str, object] = {"stage": stage, "message": message[:_LONGEST]}
+        progress["contract"] = version.CURRENT
         if percent is not None:
             progress["percent"] = percent
         progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")

@@ -129,7 +129,7 @@ def test_a_deleted_job_leaves_nothing(submit: Submit) -> None:
     job.kubectl.run("delete", "dgljob", job.name, "--wait=false")
 
     def left() -> list[str]:
-        kinds = "pods,configmaps,services,serviceaccounts,roles,rolebindings"
+        kinds = "pods,configmaps,services,networkpolicies,serviceaccounts,roles,rolebindings"
         return [o["metadata"]["name"] for o in job.kubectl.list(kinds) if job.name in o["metadata"]["name"]]
 
     wait_for("nothing left", lambda: True if not left() else None, 60)

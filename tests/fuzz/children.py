@@ -39,6 +39,7 @@ _CONTENT: dict[Kind, Json] = {
     Kind.POD: {"spec": {"schedulerName": SCHEDULER, "containers": [{"name": "odd", "image": "example/odd"}]}},
     Kind.CONFIG_MAP: {"data": {"hostfile": "10.9.9.9 30050 odd slots=1\n", "progress.json": "{"}},
     Kind.SERVICE: {"spec": {"clusterIP": "None", "ports": [{"port": 1}]}},
+    Kind.NETWORK_POLICY: {"spec": {"podSelector": {}, "ingress": [{}]}},
     Kind.SERVICE_ACCOUNT: {"automountServiceAccountToken": False},
     Kind.ROLE: {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
     Kind.ROLE_BINDING: {
@@ -75,6 +76,7 @@ def squatter(rng: random.Random, job: str) -> tuple[Kind, Json, str]:
             (names.config(job), Kind.CONFIG_MAP),
             (names.report(job), Kind.CONFIG_MAP),
             (names.service(job), Kind.SERVICE),
+            (names.network_policy(job), Kind.NETWORK_POLICY),
             (names.launcher(job), Kind.SERVICE_ACCOUNT),
             (names.launcher(job), Kind.ROLE),
             (names.partitioner(job), Kind.ROLE_BINDING),

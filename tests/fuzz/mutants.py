@@ -56,8 +56,19 @@ def good(rng: random.Random, name: str) -> Json:
         given["worker"] = rich_template()
     if mode.has_partitioner and rng.random() < 0.3:
         given["partitioner"] = a_template(command=["python", "partition.py"])
+    if rng.random() < 0.3:
+        given["networkPolicy"] = {"enabled": True, "ingress": [rich_rule()]}
     body = a_played_job(name, workers=rng.choice([1, 2, 3]), mode=mode, **given)
     return copy.deepcopy(body)  # builders share parts, and a mutation must stay in its place
+
+
+def rich_rule() -> Json:
+    """Return a NetworkPolicyIngressRule with each kind of peer and port."""
+    peers = [
+        {"podSelector": {"matchLabels": {"app": "prometheus"}}, "namespaceSelector": {}},
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+    ]
+    return {"from": peers, "ports": [{"port": 9100, "endPort": 9200}, {"protocol": "UDP", "port": "stats"}]}
 
 
 def rich_template() -> Json:

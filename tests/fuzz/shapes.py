@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from kubernetes import client
 
+from dgl_operator.api.crd import INT_OR_STRING
 from tests.support.api_client import CRD
 
 TEMPLATE = "V1PodTemplateSpec"
@@ -85,6 +86,8 @@ def _of_schema(schema: dict[str, Any]) -> Shape:
         return Shape("object", of=TEMPLATE)
     if "additionalProperties" in schema:
         return Shape("map", item=_of_schema(schema["additionalProperties"]))
+    if INT_OR_STRING in schema:
+        return ANY
     if schema["type"] == "array":
         return Shape("array", item=_of_schema(schema["items"]))
     if schema["type"] != "object":

@@ -100,6 +100,7 @@ def test_a_deleted_job_leaves_nothing(
         (Kind.CONFIG_MAP, "sage-config"),
         (Kind.CONFIG_MAP, "sage-report"),
         (Kind.SERVICE, "sage"),
+        (Kind.NETWORK_POLICY, "sage"),
         (Kind.ROLE, "sage-launcher"),
         (Kind.ROLE_BINDING, "sage-partitioner"),
         (Kind.SERVICE_ACCOUNT, "sage-launcher"),

@@ -196,6 +196,16 @@ def test_another_container_cannot_become_the_main_one(api: ApiServer, namespace:
         api.call("PATCH", stored, {"spec": {"dglReplicaSpecs": {"Worker": template}}}, MERGE)
 
 
+def test_the_network_policy_may_be_changed(api: ApiServer, stored: str) -> None:
+    """No pod was made from it; an unknown key is kept, since the operator's request shows what is wrong."""
+    rule = {"form": [], "ports": [{"port": 9100}]}
+
+    body = api.call("PATCH", stored, {"spec": {"networkPolicy": {"ingress": [rule]}}}, MERGE)
+
+    assert body["spec"]["networkPolicy"] == {"ingress": [rule]}
+    assert body["metadata"]["generation"] == 2
+
+
 def test_the_clean_up_policy_may_be_changed(api: ApiServer, stored: str) -> None:
     """It is read when the job ends."""
     body = api.call("PATCH", stored, {"spec": {"cleanPodPolicy": "None"}}, MERGE)

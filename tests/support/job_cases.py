@@ -44,6 +44,11 @@ def with_containers(containers: list[Object]) -> Object:
     return a_job(roles={"Launcher": role(1), "Worker": worker})
 
 
+def with_rule(rule: Object) -> Object:
+    """A job whose NetworkPolicy has this rule of the user's."""
+    return a_job(networkPolicy={"ingress": [rule]})
+
+
 @dataclass(frozen=True)
 class Bad:
     """A job that has to be refused.
@@ -127,6 +132,14 @@ BROKEN_ARGUMENTS = (
         "template.spec.containers[1]", "Duplicate value"),
     Bad("a template without spec", a_job(roles={"Launcher": LAUNCHER, "Worker": {"template": {}}}),
         f"{SPECS}.Worker.template.spec", "Required value"),
+    Bad("a word for a switch", a_job(networkPolicy={"enabled": "yes"}), "spec.networkPolicy.enabled",
+        "must be of type boolean"),
+    Bad("an address for a range", with_rule({"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}),
+        "spec.networkPolicy.ingress[0].from[0].ipBlock.cidr", "cidr"),
+    Bad("an unknown protocol", with_rule({"ports": [{"protocol": "HTTP"}]}),
+        "spec.networkPolicy.ingress[0].ports[0].protocol", "TCP"),
+    Bad("one peer without a list", with_rule({"from": {"podSelector": {}}}),
+        "spec.networkPolicy.ingress[0].from", "must be of type array"),
 )  # fmt: skip
 """Slips inside of templates that only the API server looks for."""
 
@@ -140,5 +153,15 @@ GOOD = {
     "DistParMETIS": a_job(partitionMode="DistParMETIS"),
     "Skip": a_job(roles={"Launcher": role()}, partitionMode="Skip"),
     "1000 workers": a_job(roles={"Launcher": LAUNCHER, "Worker": role(1000)}),
+    "no network policy": a_job(networkPolicy={"enabled": False}),
+    "a rule with each kind of peer and port": with_rule(
+        {
+            "from": [
+                {"podSelector": {}, "namespaceSelector": {"matchLabels": {"a": "b"}}},
+                {"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:1::/32"]}},
+            ],
+            "ports": [{"port": 9100, "endPort": 9200}, {"port": "stats", "protocol": "SCTP"}],
+        }
+    ),
     "all pods deleted": a_job(cleanPodPolicy="All", slotsPerWorker=4),
 }

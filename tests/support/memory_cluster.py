@@ -28,7 +28,7 @@ class MemoryCluster:
         writes: `<verb> <Kind> <name>` for each write that was accepted.
         reads: The same for each read.
         rehearsed: Names of the pods that were rehearsed and would be taken.
-        admit: Called with each object before it is created; raises to refuse it.
+        admit: Called with each object that is to be created, even if its name is taken; raises to refuse it.
         events: Posted Events.
         is_down: Whether every request fails.
         is_graceful: Whether a deleted pod stays until somebody removes it, as while its containers end.
@@ -85,9 +85,9 @@ class MemoryCluster:
         """See `Cluster`."""
         self.strict[body["metadata"]["name"]] = strict
         self._check_up()
+        self.admit(body)
         if _place(body) in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f"{body['metadata']['name']} already exists")
-        self.admit(body)
         stored = self._stamp(copy.deepcopy(body), new=True)
         if rehearse:
             self.rehearsed.append(body["metadata"]["name"])

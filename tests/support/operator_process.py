@@ -50,6 +50,10 @@ class OperatorProcess:
         """How many looks it has taken."""
         return int(self._value("reconcile_seconds_count"))
 
+    def errors(self) -> int:
+        """How many looks failed and were tried again."""
+        return int(self._value("reconcile_errors_total"))
+
     def kill(self) -> None:
         """End it as a lost node does."""
         self._process.kill()

@@ -48,6 +48,18 @@
   - watch
   - create
   - patch
+# close the pods of a job to others, and open them when the job no longer asks for it
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - networkpolicies
+  verbs:
+  - get
+  - list
+  - watch
+  - create
+  - patch
+  - delete
 # grant a job's accounts rights over its own pods only, and revoke them when it has ended
 - apiGroups:
   - rbac.authorization.k8s.io

@@ -23,6 +23,7 @@ HANDLED = ("title", "description", "properties", "required", "additionalProperti
 """Keywords that are translated, or dropped on purpose."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING = "x-kubernetes-int-or-string"
 SHORT_NAME = "dglj"
 
 
@@ -105,6 +106,7 @@ def schema() -> Schema:
     }
     root["required"] = ["spec"]
     _type_templates(root)
+    _type_ingress(root)
     _key_conditions(root)
     _add_rules(root)
     return root
@@ -172,6 +174,15 @@ def _type_templates(root: Schema) -> None:
     role["properties"]["template"] = {"description": description, **TEMPLATE}
 
 
+def _type_ingress(root: Schema) -> None:
+    """Type what a NetworkPolicyIngressRule has, so that most mistakes are refused at once.
+
+    Unknown keys are kept: were a misspelt `from` pruned, the rule would admit everybody. The API server
+    refuses it by name when the operator creates the NetworkPolicy.
+    """
+    at(root, "spec.networkPolicy.ingress")["items"] = INGRESS_RULE
+
+
 def _open(properties: Schema, required: Sequence[str] = ()) -> Schema:
     """An object whose unknown keys are kept."""
     needed = {"required": list(required)} if required else {}
@@ -237,6 +248,66 @@ TEMPLATE = _open(
         },
     },
     ["spec"],
+)
+
+
+PORT = _open(
+    {
+        "protocol": {
+            "type": "string",
+            "enum": ["TCP", "UDP", "SCTP"],
+            "description": "TCP unless set.",
+        },
+        "port": {INT_OR_STRING: True, "description": "Number or name of a port; unset: all ports."},
+        "endPort": {
+            "type": "integer",
+            "format": "int32",
+            "minimum": 1,
+            "maximum": 65535,
+            "description": "Last port of a range that begins at `port`.",
+        },
+    }
+)
+
+SELECTOR = _open(
+    {
+        "matchLabels": _words("Labels with their values."),
+        "matchExpressions": _list(
+            "Requirements on labels.", _open({"key": {**NAME, "description": "Label."}})
+        ),
+    }
+)
+
+PEER = _open(
+    {
+        "podSelector": {
+            **SELECTOR,
+            "description": "Pods of the job's namespace, or of those of `namespaceSelector`.",
+        },
+        "namespaceSelector": {
+            **SELECTOR,
+            "description": "Namespaces; without `podSelector` all of their pods.",
+        },
+        "ipBlock": {
+            **_open(
+                {
+                    "cidr": {"type": "string", "format": "cidr", "description": "Such as 10.1.0.0/16."},
+                    "except": _list(
+                        "Parts of `cidr` that are left out.", {"type": "string", "format": "cidr"}
+                    ),
+                },
+                ["cidr"],
+            ),
+            "description": "Addresses outside of the cluster, or of its nodes.",
+        },
+    }
+)
+
+INGRESS_RULE = _open(
+    {
+        "from": _list("Who is admitted; empty: everybody.", PEER),
+        "ports": _list("To which ports; empty: to all.", PORT),
+    }
 )
 
 

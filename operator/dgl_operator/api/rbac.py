@@ -47,6 +47,12 @@ RULES = (
         "address files, reports, stable names and accounts of the jobs",
     ),
     Rule(
+        "networking.k8s.io",
+        ("networkpolicies",),
+        ("get", "list", "watch", "create", "patch", "delete"),
+        "close the pods of a job to others, and open them when the job no longer asks for it",
+    ),
+    Rule(
         "rbac.authorization.k8s.io",
         ("roles", "rolebindings"),
         ("get", "list", "watch", "create", "patch", "delete"),

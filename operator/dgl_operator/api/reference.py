@@ -44,6 +44,8 @@ def _row(path: str, node: dict[str, Any], required: bool) -> tuple[str, ...]:
 def _type(node: dict[str, Any]) -> str:
     if node.get("format") == "date-time":
         return "time"
+    if crd.INT_OR_STRING in node:
+        return "integer or string"
     if node["type"] == "array":
         return f"list of {_plural(node['items'])}"
     if "additionalProperties" in node:

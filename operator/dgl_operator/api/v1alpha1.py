@@ -169,6 +169,19 @@ class ReplicaSpecs(Model):
         ]
 
 
+class NetworkPolicySpec(Model):
+    """Who may open connections to the job's pods, beside the job's own pods.
+
+    It needs a network plug-in that enforces NetworkPolicies.
+    """
+
+    enabled: bool | None = None
+    """Whether the job has a NetworkPolicy; unset: as the administrator chose (--job-network-policy)."""
+    ingress: tuple[dict[str, Any], ...] = ()
+    """NetworkPolicyIngressRules (networking.k8s.io/v1) that admit others, on these ports of all pods of the
+    job; ignored where the job has no NetworkPolicy."""
+
+
 class JobSpec(Model):
     """What the user wants."""
 
@@ -180,6 +193,9 @@ class JobSpec(Model):
     """Which pods are deleted when the job has ended: those still Running, None or All."""
     slots_per_worker: int = Field(default=1, ge=1)
     """Written as slots=N on each worker's line of the hostfile. Cannot be changed after creation."""
+    network_policy: NetworkPolicySpec | None = None
+    """Who may open connections to the job's pods, beside the job's own pods. May be changed while the job
+    runs."""
     dgl_replica_specs: ReplicaSpecs
     """The pods of each role. Cannot be changed after creation."""
 

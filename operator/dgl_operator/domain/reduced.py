@@ -3,6 +3,7 @@
 Both functions are idempotent, bounded whatever the object holds, and never raise.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ MAX_TEXT = 4096
 MAX_CONTAINERS = 64
 MAX_FILE = 256 * 1024
 """Characters of a file of `<job>-config`; 1,000 workers have 100 KB. A longer one is not ours any more."""
+
+MAX_POLICY = 64 * 1024
+"""Characters of a NetworkPolicy's spec as JSON; a longer one is not kept and applied again at each look."""
 
 _FEW = 16
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
@@ -77,6 +81,8 @@ def other(raw: Mapping[str, Any]) -> Json:
         found["roleRef"] = _scalars(fields.mapping(raw["roleRef"]), ("apiGroup", "kind", "name"))
     if raw.get("kind") == "Service":
         found["spec"] = _service(fields.mapping(raw.get("spec")))
+    if raw.get("kind") == "NetworkPolicy":
+        found["spec"] = _policy(fields.mapping(raw.get("spec")))
     return found
 
 
@@ -163,3 +169,8 @@ def _service(spec: Mapping[str, Any]) -> Json:
             _scalars(each, ("name", "port", "protocol")) for each in fields.items(spec.get("ports"))[:_FEW]
         ],
     }
+
+
+def _policy(spec: Mapping[str, Any]) -> Json:
+    """The whole spec, since the user's rules are part of it; nothing of one that is too long."""
+    return dict(spec) if len(json.dumps(spec)) <= MAX_POLICY else {}

@@ -1,17 +1,18 @@
-"""All that must be there for a job at one moment, in the three groups in which it is made.
+"""All that must be there for a job at one moment, in the four groups in which it is made.
 
-Objects come first, since pods mount the ConfigMap and run under the accounts; then pods; rights last, on
-pods that are known to be the job's own.
+Objects come first, since pods mount the ConfigMap and run under the accounts; then the NetworkPolicy, so that
+no pod is ever open to others; then pods; rights last, on pods that are known to be the job's own.
 """
 
 from collections.abc import Iterator
 
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import access, config, network
+from dgl_operator.render import access, config, identity, network
 from dgl_operator.render import pods as rendered
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
-from dgl_operator.render.settings import Images
+from dgl_operator.render.settings import Images, Rendering
+from dglrun.contract import names
 from dglrun.contract.names import Role
 
 
@@ -21,6 +22,16 @@ def objects(job: DGLJob, addresses: Addresses) -> tuple[Json, ...]:
     if job.spec.partition_mode.has_workers:
         found = [config.config_map(job, addresses), *found, network.service(job)]
     return tuple(found)
+
+
+def policies(job: DGLJob, rendering: Rendering) -> tuple[Json, ...]:
+    """Return the job's NetworkPolicy, which must be there before its pods; none where it wants none."""
+    return (network.policy(job),) if network.has_policy(job, rendering.has_network_policy) else ()
+
+
+def policies_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of each object that `policies` may give."""
+    return (("NetworkPolicy", names.network_policy(identity.job_name(job))),)
 
 
 def pods(

@@ -3,8 +3,15 @@
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import identity, resources
 from dgl_operator.render.merge import Json
-from dglrun.contract import env, names
+from dglrun.contract import env, names, version
 from dglrun.contract.names import Mode, Role
+
+_OF_ALL = {env.CONTRACT_VERSION: str(version.CURRENT)}
+
+
+def of_init_container() -> list[Json]:
+    """Return the variables of an init container of ours that needs no others."""
+    return _list(_OF_ALL)
 
 
 def of_main(job: DGLJob, role: Role, index: int) -> list[Json]:
@@ -24,6 +31,7 @@ def of_watcher(job: DGLJob, file: str, mode: str, expected: int) -> list[Json]:
     operator, which sees that, says so in the job's status and fails the job when a pod is lost.
     """
     values = {
+        **_OF_ALL,
         env.WATCHER_NAMESPACE: identity.namespace(job),
         env.WATCHER_FILE: f"{names.CONFIG_DIR}/{file}",
         env.WATCHER_MODE: mode,
@@ -37,6 +45,7 @@ def of_watcher(job: DGLJob, file: str, mode: str, expected: int) -> list[Json]:
 
 def _of_job(job: DGLJob) -> dict[str, str]:
     values = {
+        **_OF_ALL,
         env.JOB_NAME: identity.job_name(job),
         env.NAMESPACE: identity.namespace(job),
         env.PARTITION_MODE: job.spec.partition_mode.value,

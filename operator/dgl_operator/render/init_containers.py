@@ -28,7 +28,8 @@ def of(
     """
     if role is Role.WORKER or not job.spec.partition_mode.has_workers:
         return []
-    found = [_container(names.KUBECTL_DOWNLOAD, images.kubectl_download, [KUBE_MOUNT])]
+    kubectl = _container(names.KUBECTL_DOWNLOAD, images.kubectl_download, [KUBE_MOUNT])
+    found = [{**kubectl, "env": environment.of_init_container()}]
     if role is Role.LAUNCHER and job.spec.partition_mode.has_partitioner:
         found.append(_watcher(job, names.WATCHER_PARTITIONER, [CONFIG_MOUNT, dataset], images))
     if role is Role.LAUNCHER:

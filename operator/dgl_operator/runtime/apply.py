@@ -18,8 +18,10 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 _INVALID = (400, 422)
-"""The template cannot be read as a pod (a text where a number belongs), or is no valid one; or an admission
+"""The object cannot be read as its kind (a text where a number belongs), or is no valid one; or an admission
 policy denies it, which has the same codes and another text."""
+_WRITTEN_BY_USERS = (Kind.POD, Kind.NETWORK_POLICY)
+"""Kinds that hold what the API server has not checked in the DGLJob."""
 _DENIALS = ('admission webhook "', "ValidatingAdmissionPolicy '", "does not support dry run")
 _AT_ONCE, _BYTES_AT_ONCE = 32, 1 << 20
 """Pods that are held, and created, before anybody looks whether they were taken: so many, or so much JSON."""
@@ -41,6 +43,18 @@ class Applier:
             if problem := self._object(body, actual, uid):
                 return problem
         return None
+
+    def policies(self, wanted: Iterable[Json], seen: Observed, uid: str) -> Problem | None:
+        """Create or correct NetworkPolicies, whose rules the user may change while the job runs.
+
+        A change is rehearsed as if it were new: a server-side apply answers 500 to a field that it does not
+        know, which would be tried again and again.
+        """
+        for body in wanted:
+            actual = seen.objects.get((body["kind"], body["metadata"]["name"]))
+            if actual is not None and not is_met(body, actual) and (problem := self.rehearse(body)):
+                return problem
+        return self.objects(wanted, seen, uid)
 
     def rights(self, wanted: Sequence[Json], seen: Observed, uid: str) -> Problem | None:
         """Create or correct Roles side by side, then the RoleBindings, which need them.
@@ -71,7 +85,7 @@ class Applier:
         return None
 
     def rehearse(self, body: Json) -> Problem | None:
-        """Ask the API server whether it would take a pod that is needed later."""
+        """Ask the API server whether it would take an object, such as a pod that is needed later."""
         try:
             self._cluster.create(body, rehearse=True)
         except AlreadyExists:
@@ -235,9 +249,9 @@ def _refused(body: Json, error: Refused) -> Problem:
 
 
 def _is_wrong_for_ever(body: Json, error: Refused) -> bool:
-    """Whether the pod can never be: refused for what it is, not by a policy that may change."""
+    """Whether the user's part of it can never be: refused for what it is, not by a policy that may change."""
     is_denial = any(words in str(error) for words in _DENIALS)
-    return body["kind"] == Kind.POD.value[0] and error.status in _INVALID and not is_denial
+    return Kind.of(body) in _WRITTEN_BY_USERS and error.status in _INVALID and not is_denial
 
 
 def _cannot_rehearse(error: Refused) -> bool:

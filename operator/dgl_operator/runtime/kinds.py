@@ -43,6 +43,7 @@ class Kind(Enum):
     SERVICE_ACCOUNT = ("ServiceAccount", "v1", "serviceaccounts")
     ROLE = ("Role", "rbac.authorization.k8s.io/v1", "roles")
     ROLE_BINDING = ("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings")
+    NETWORK_POLICY = ("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
     EVENT = ("Event", "v1", "events")
 
     @classmethod
@@ -80,6 +81,7 @@ CHILDREN = (
     Kind.POD,
     Kind.CONFIG_MAP,
     Kind.SERVICE,
+    Kind.NETWORK_POLICY,
     Kind.SERVICE_ACCOUNT,
     Kind.ROLE,
     Kind.ROLE_BINDING,

@@ -9,7 +9,7 @@ from dgl_operator.domain import decide, status, validate
 from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed, Problem
 from dgl_operator.render import config, desired
-from dgl_operator.render.settings import Images
+from dgl_operator.render.settings import Rendering
 from dgl_operator.runtime.apply import Applier, prevented
 from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = "InternalError"
 UNREADABLE_OBJECT = "UnreadableObject"
+INVALID_NETWORK_POLICY = "InvalidNetworkPolicy"
 
 
 class Reconciler:
@@ -39,7 +40,7 @@ class Reconciler:
         self,
         cluster: Cluster,
         store: Store,
-        images: Images,
+        rendering: Rendering,
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
         clock: Clock = SYSTEM_CLOCK,
@@ -47,7 +48,7 @@ class Reconciler:
     ) -> None:
         self._cluster = cluster
         self._store = store
-        self._images = images
+        self._rendering = rendering
         self._metrics = metrics
         self._modes = modes
         self._now = clock.now
@@ -141,7 +142,7 @@ class Reconciler:
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
             roles = frozenset(role for role in Role if decide.wanted(job, role))
-            desired.first_pods(job, roles, self._images)
+            desired.first_pods(job, roles, self._rendering.images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
         except Exception as error:
@@ -192,19 +193,21 @@ class Reconciler:
         _, wait = self._writer.write(view.raw, view.job.status, status)
         doomed = [(pod.name, pod.uid) for pod in clean.drop]
         _each(
-            lambda: self._withdraw(view.seen, view, keep=()),
+            lambda: self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=()),
             lambda: self._applier.delete(Kind.POD, view.namespace, doomed),
             lambda: self._applier.stop(view.namespace, clean.stop),
         )
         return Outcome(recheck_after=wait or None)
 
-    def _withdraw(self, seen: Observed, view: View, keep: Iterable[Json]) -> None:
-        """Take rights away that the job's accounts must not have (any more)."""
+    def _withdraw(
+        self, known: Iterable[tuple[str, str]], seen: Observed, namespace: str, keep: Iterable[Json]
+    ) -> None:
+        """Delete those of the objects, given by kind and name, that the job must not have (any more)."""
         kept = {(body["kind"], body["metadata"]["name"]) for body in keep}
-        for kind, name in desired.rights_names(view.job):
+        for kind, name in known:
             found = seen.objects.get((kind, name))
             if found and (kind, name) not in kept:
-                self._applier.delete(Kind.of(found), view.namespace, [(name, found["metadata"]["uid"])])
+                self._applier.delete(Kind.of(found), namespace, [(name, found["metadata"]["uid"])])
                 self._store.drop(Kind.of(found), dict(found))  # else the next look would ask again
 
     def _go_on(self, view: View, decision: Decision) -> Outcome:
@@ -223,7 +226,7 @@ class Reconciler:
         # news then, so that no event calls for the look that it needs.
         is_behind = again.phase is not decision.phase or after.addresses() != view.addresses()
         decision, wait = self._report(*self._of_one_moment(view, decision, after, again), problem)
-        if problem and not decision.phase.is_final:
+        if problem and not decision.phase.is_final and not _is_of_an_edit(problem):
             return Outcome(recheck, retry=True)
         is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
         outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
@@ -253,14 +256,14 @@ class Reconciler:
         job = view.job
         present = frozenset(pod.name for pod in view.seen.pods)
         objects = desired.objects(job, view.addresses())
-        problem = self._applier.objects(objects, view.seen, view.uid)
+        problem = self._applier.objects(objects, view.seen, view.uid) or self._guard(view)
         if problem is None and not view.seen.pods:
             problem = self._rehearse(job, decision)
         if problem:
             self._narrow(view)
             return problem, None
         digest = _config_digest(objects)
-        lacking = desired.pods(job, decision.roles, self._images, present)
+        lacking = desired.pods(job, decision.roles, self._rendering.images, present)
         pods = (_annotated(pod, digest) for pod in lacking)
         problem = self._applier.pods(pods, view.uid, strict=not view.seen.pods)
         problem = self._grant(view) or problem
@@ -269,17 +272,31 @@ class Reconciler:
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
 
+    def _guard(self, view: View) -> Problem | None:
+        """Provide the job's NetworkPolicy before its pods, or delete the one that it wants no longer.
+
+        Rules that cannot be end a job that has no pods yet. Of a job under way they are an edit, which must
+        not cost the work that is done: its pods go on under the rules that it had, and get no others.
+        """
+        wanted = desired.policies(view.job, self._rendering)
+        known = desired.policies_names(view.job)
+        self._withdraw(known, view.seen, view.namespace, keep=wanted)
+        problem = self._applier.policies(wanted, view.seen, view.uid)
+        if problem and problem.reason == validate.INVALID_SPEC and view.seen.pods:
+            return Problem(INVALID_NETWORK_POLICY, problem.message)
+        return problem
+
     def _grant(self, view: View) -> Problem | None:
         """Give the job's accounts rights over those pods that are there and the job's own, and no other."""
         seen = self._store.seen(view.key, view.known).observed
         wanted = _rights(view.job, seen)
-        self._withdraw(seen, view, keep=wanted)
+        self._withdraw(desired.rights_names(view.job), seen, view.namespace, keep=wanted)
         return self._applier.rights(wanted, seen, view.uid)
 
     def _narrow(self, view: View) -> None:
         """Correct the rights that are there, which an older operator may have given, and give no new ones."""
         wanted = _rights(view.job, view.seen)
-        self._withdraw(view.seen, view, keep=wanted)
+        self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=wanted)
         there = [body for body in wanted if (body["kind"], body["metadata"]["name"]) in view.seen.objects]
         self._applier.rights(there, view.seen, view.uid)
 
@@ -288,7 +305,7 @@ class Reconciler:
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._rehearsal(desired.first_pods(job, later, self._images)[0])
+        return self._rehearsal(desired.first_pods(job, later, self._rendering.images)[0])
 
 
 def _rights(job: DGLJob, seen: Observed) -> tuple[Json, ...]:
@@ -305,6 +322,11 @@ def _each(*steps: Callable[[], None]) -> None:
             first = first or error
     if first:
         raise first
+
+
+def _is_of_an_edit(problem: Problem) -> bool:
+    """Whether only another edit of the job can solve it, so that it is not tried again before."""
+    return problem.reason == INVALID_NETWORK_POLICY
 
 
 def _is_too_large(raw: Json) -> bool:

@@ -5,6 +5,7 @@ import logging
 import threading
 from http.server import ThreadingHTTPServer
 
+from dgl_operator.render.settings import Rendering
 from dgl_operator.runtime import http_server, memory, metrics
 from dgl_operator.runtime.cluster import Cluster
 from dgl_operator.runtime.http_server import Answer
@@ -37,8 +38,9 @@ class Service:
         self._settings = settings
         self._store = Store()
         self._metrics = metrics.Metrics()
+        rendering = Rendering(settings.images, settings.has_network_policy)
         self._reconciler = Reconciler(
-            cluster, self._store, settings.images, self._metrics, is_busy=lambda: self._queue.is_busy
+            cluster, self._store, rendering, self._metrics, is_busy=lambda: self._queue.is_busy
         )
         self._queue = Queue(self._reconciler, RECONCILE_WORKERS, self._store.is_new, SETTLE_SECONDS)
         self._metrics.watch_depth(lambda: self._queue.depth)

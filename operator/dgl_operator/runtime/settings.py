@@ -28,11 +28,13 @@ class Settings:
         namespaces: Namespaces that are watched; none for the whole cluster.
         images: Images of the init containers. They have no default: any default would name a registry
             that the project does not own, and their containers run with the account of each job.
+        has_network_policy: Whether a job that does not say gets a NetworkPolicy.
         resync_seconds: Time between two full lists.
     """
 
     namespaces: tuple[str, ...]
     images: Images
+    has_network_policy: bool
     health: Address
     metrics: Address
     log_level: str
@@ -46,6 +48,7 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
     return Settings(
         namespaces=tuple(dict.fromkeys(found.namespace)),
         images=Images(found.watcher_loop_image, found.kubectl_download_image, found.init_image_pull_policy),
+        has_network_policy=found.job_network_policy == "true",
         health=found.health_probe_bind_address,
         metrics=found.metrics_bind_address,
         log_level=found.log_level.upper(),
@@ -69,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         )
     parser.add_argument(
         "--init-image-pull-policy", default="IfNotPresent", choices=("IfNotPresent", "Always", "Never")
+    )
+    parser.add_argument(
+        "--job-network-policy",
+        default="true",
+        choices=("true", "false"),
+        help="whether a job whose spec.networkPolicy.enabled is unset gets a NetworkPolicy",
     )
     parser.add_argument(
         "--health-probe-bind-address", type=_address, default=":8081", metavar="HOST:PORT", help="0: off"

@@ -265,4 +265,6 @@ def is_named(job: str, kind: Kind, name: str) -> bool:
         return name in (names.config(job), names.report(job))
     if kind is Kind.SERVICE:
         return name == names.service(job)
+    if kind is Kind.NETWORK_POLICY:
+        return name == names.network_policy(job)
     return name in (names.launcher(job), names.partitioner(job))

@@ -26,6 +26,7 @@ CONTENT = (
     "/api/v1/namespaces/{}/configmaps",
     "/api/v1/namespaces/{}/secrets",
     "/api/v1/namespaces/{}/services",
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "/api/v1/namespaces/{}/serviceaccounts",
     "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
     "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dgl_operator.render import network
 from dgl_operator.runtime import settings
 from dgl_operator.runtime.metrics import Metrics
 from dglrun.contract import names
 from tests.support.job_cases import ROOT
+from tests.support.jobs import a_job
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")])
 OPERATOR = (ROOT / "docs/reference/operator.md").read_text()
@@ -62,16 +64,17 @@ def test_a_page_uses_the_words_of_the_field(page: Path) -> None:
     assert REPLACED.findall(own_words(page)) == []
 
 
-def test_the_network_policy_of_the_docs_selects_the_pods_of_jobs() -> None:
-    """By the label that the operator gives to each of them."""
-    page = (ROOT / "docs/explanation/security.md").read_text()
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    spec = yaml.safe_load(text)["spec"]
-    pods = {"matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}]}
+def test_the_network_policy_of_the_docs_is_one_of_a_job() -> None:
+    """The rule of the reference comes as it is into the policy, which selects by the label that is named."""
+    page = (ROOT / "docs/reference/dgljob.md").read_text().partition("\n## networkPolicy\n")[2]
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
+    given = yaml.safe_load(text)["spec"]["networkPolicy"]
 
-    assert spec["podSelector"] == pods
-    assert spec["ingress"] == [{"from": [{"podSelector": pods}]}]
-    assert spec["policyTypes"] == ["Ingress"]
+    first, own = network.policy(a_job(networkPolicy=given))["spec"]["ingress"]
+
+    assert [first] == given["ingress"]
+    assert own == {"from": [{"podSelector": {"matchLabels": {names.LABEL_JOB: "sage"}}}]}
+    assert f"`{names.LABEL_JOB}`" in (ROOT / "docs/explanation/security.md").read_text()
 
 
 def test_every_flag_of_the_operator_stands_in_the_reference() -> None:

@@ -256,6 +256,7 @@ def test_each_setting_of_the_pod_arrives() -> None:
         ('namespaces=["a"]', "set scope=namespace"),
         ('log={"level": "loud"}', "level"),
         ('image="x"', "image"),
+        ('jobs={"networkPolicy": {"enabled": "yes"}}', "enabled"),
         ('images={"operator": {"name": "x"}}', "name"),
         ('serviceAccount={"create": false}', "serviceAccount.name is required"),
     ],
@@ -301,4 +302,14 @@ def test_the_operator_knows_each_flag_of_the_chart() -> None:
     settings = parse(container["args"])
 
     assert settings.namespaces == ("ops",)
-    assert len(container["args"]) == 8
+    assert settings.has_network_policy
+    assert len(container["args"]) == 9
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_one_value_says_whether_jobs_have_network_policies(is_on: bool) -> None:
+    """As the operator's flag understands it."""
+    value = f'jobs={{"networkPolicy": {{"enabled": {json.dumps(is_on)}}}}}'
+    (container,) = operator(rendered(value))["containers"]
+
+    assert parse(container["args"]).has_network_policy is is_on

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.contract import env, version
+
 IMAGES = Path(__file__).parents[3] / "images"
 DOCKERFILES = sorted(IMAGES.rglob("Dockerfile"))
 
@@ -43,6 +45,21 @@ def test_a_copy_that_fails_says_so(download: list[str], tmp_path: Path) -> None:
 
     assert ended.returncode == 74
     assert "kubectl-download: install:" in ended.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [("", 0), ("1", 0), ("2", 0), ("3", 76), ("0", 76), ("x", 76)])
+def test_kubectl_download_serves_the_contract_of_the_other_init_containers(
+    download: list[str], tmp_path: Path, number: str, code: int
+) -> None:
+    """It is a shell script, so that its numbers stand there a second time."""
+    environment = {**os.environ, env.CONTRACT_VERSION: number}
+    served = version.refusal(environment, version.INIT_CONTAINER) is None
+
+    ended = subprocess.run(download, capture_output=True, text=True, check=False, env=environment)
+
+    assert (ended.returncode, served) == (code, code == 0)
+    assert ended.stderr.count("\n") == (1 if code else 0)
+    assert list((tmp_path / "kube").iterdir()) == ([] if code else [tmp_path / "kube" / "kubectl"])
 
 
 @pytest.mark.skipif(

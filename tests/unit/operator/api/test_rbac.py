@@ -22,8 +22,8 @@ HELD_FOR_OTHERS = {
 }
 """Granted on to launchers, and asked for by the admission of owner references; never requested."""
 
-DELETED = (Kind.POD, Kind.ROLE, Kind.ROLE_BINDING)
-"""What the operator deletes itself: pods by the job's policy, rights at its end."""
+DELETED = (Kind.POD, Kind.NETWORK_POLICY, Kind.ROLE, Kind.ROLE_BINDING)
+"""What the operator deletes itself: pods by the job's policy, rights at its end, a policy on demand."""
 
 
 class Recorder(KubeCluster):

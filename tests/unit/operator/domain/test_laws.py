@@ -13,6 +13,7 @@ from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
 from dgl_operator.render import desired
 from dgl_operator.render.config import Addresses
+from dgl_operator.render.settings import Rendering
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import (
@@ -56,7 +57,8 @@ def rendered(job: DGLJob) -> list[dict[str, Any]]:
     workers = len(decide.wanted(job, Role.WORKER))
     objects = desired.objects(job, Addresses("10.0.0.1", None, ("10.0.0.2",) * workers))
     pods = tuple(desired.pods(job, roles, IMAGES))
-    return [*objects, *pods, *desired.rights(job, names_of(pods))]
+    policies = desired.policies(job, Rendering(IMAGES))
+    return [*objects, *policies, *pods, *desired.rights(job, names_of(pods))]
 
 
 def names_of(pods: Iterable[Json]) -> frozenset[str]:

@@ -258,7 +258,7 @@ def others(workers: int = 2) -> list[Json]:
     everyone = frozenset({"sage-launcher", "sage-partitioner", *names.workers("sage", workers)})
     addresses = Addresses("10.0.0.1", "10.0.0.2", tuple(f"10.0.1.{at % 250}" for at in range(workers)))
     return [
-        config.config_map(job, addresses), config.report(job), network.service(job),
+        config.config_map(job, addresses), config.report(job), network.service(job), network.policy(job),
         *access.accounts(job), *access.rights(job, everyone),
     ]  # fmt: skip
 

@@ -10,7 +10,8 @@ from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import config, desired, pods, scripts
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
-from dglrun.contract import env, hostfile
+from dgl_operator.render.settings import Rendering
+from dglrun.contract import env, hostfile, version
 from dglrun.contract.names import Mode, Role
 from tests.support import golden
 from tests.support.jobs import DGLRUN, IMAGES, a_job, a_template
@@ -92,7 +93,24 @@ def test_a_job_renders_as_its_golden_file_says(name: str) -> None:
     if name == "twelve-workers":
         shown = [made[-1]]
     rights = desired.rights(job, frozenset(pod["metadata"]["name"] for pod in made))
-    golden.check(f"render/{name}", golden.as_yaml([*desired.objects(job, addresses), *shown, *rights]))
+    objects = (*desired.objects(job, addresses), *desired.policies(job, Rendering(IMAGES)))
+    golden.check(f"render/{name}", golden.as_yaml([*objects, *shown, *rights]))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_each_container_with_code_of_ours_is_told_the_contract_version(mode: Mode) -> None:
+    """Whatever the pod: code that is not told takes the operator for an old one."""
+    job = a_job(mode=mode)
+    told = {"name": "DGL_OPERATOR_CONTRACT_VERSION", "value": str(version.CURRENT)}
+
+    for pod in desired.pods(job, frozenset({Role.LAUNCHER}) | _other_roles(mode), IMAGES):
+        for container in [main_of(pod), *pod["spec"].get("initContainers", [])]:
+            assert told in container["env"], (pod["metadata"]["name"], container["name"])
+
+
+def _other_roles(mode: Mode) -> frozenset[Role]:
+    roles = {Role.WORKER: mode.has_workers, Role.PARTITIONER: mode.has_partitioner}
+    return frozenset(role for role, is_there in roles.items() if is_there)
 
 
 def main_of(pod: Json) -> Json:

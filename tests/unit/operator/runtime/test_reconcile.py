@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render.settings import Images
+from dgl_operator.render.settings import Images, Rendering
 from dgl_operator.runtime.clock import Clock
 from dgl_operator.runtime.cluster import ClusterBusy, Conflict, Refused
 from dgl_operator.runtime.kinds import CHILDREN, Json, Key, Kind
@@ -25,9 +25,11 @@ KEY = Key("default", "sage")
 class Operator:
     """A reconciler with its cluster; `see` brings the store what a watch would bring."""
 
-    def __init__(self, *jobs: Json, modes: frozenset[Mode] = frozenset(Mode)) -> None:
+    def __init__(
+        self, *jobs: Json, modes: frozenset[Mode] = frozenset(Mode), has_network_policy: bool = True
+    ) -> None:
         self.cluster = MemoryCluster()
-        self.modes = modes
+        self.modes, self.has_network_policy = modes, has_network_policy
         for job in jobs or (a_raw_job(),):
             self.cluster.add(job)
         self.restart()
@@ -35,12 +37,12 @@ class Operator:
     def restart(self) -> None:
         """Begin with an empty memory."""
         self.store, self.metrics = Store(), Metrics()
-        images = Images("watcher:v1", "kubectl:v1")
+        rendering = Rendering(Images("watcher:v1", "kubectl:v1"), self.has_network_policy)
         self.seconds = 0.0
         clock = Clock(lambda: NOON, lambda: self.seconds)
         self.is_busy = False
         self.reconcile = Reconciler(
-            self.cluster, self.store, images, self.metrics, self.modes, clock, lambda: self.is_busy
+            self.cluster, self.store, rendering, self.metrics, self.modes, clock, lambda: self.is_busy
         )
         self.see()
 

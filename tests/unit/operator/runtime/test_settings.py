@@ -14,6 +14,7 @@ def test_the_defaults_watch_the_whole_cluster() -> None:
     assert found.namespaces == ()
     assert found.images == IMAGES
     assert found.images.pull_policy == "IfNotPresent"
+    assert found.has_network_policy
     assert (found.health, found.metrics) == (Address("", 8081), Address("", 8080))
 
 
@@ -26,6 +27,11 @@ def test_namespaces_repeat_and_addresses_have_hosts() -> None:
     assert found.metrics == Address("127.0.0.1", 0)
 
 
+def test_network_policies_are_switched_off_by_a_word() -> None:
+    """For jobs that do not say."""
+    assert not settings.parse([*IMAGE_FLAGS, "--job-network-policy=false"]).has_network_policy
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -33,6 +39,7 @@ def test_namespaces_repeat_and_addresses_have_hosts() -> None:
         ["--resync-period", "0"],
         ["--resync-period", "soon"],
         ["--log-format", "xml"],
+        ["--job-network-policy", "yes"],
         ["--name", "a"],
         ["--watcher-loop-image", ""],
         ["--kubectl-download-image", "a b"],
