@@ -102,7 +102,7 @@ def test_watcher_loop_refuses_before_it_reads_anything_else(
 def test_the_supervisor_of_a_worker_refuses_to_start(tmp_path: Path) -> None:
     """A worker may have another image than the launcher, which then names the worker with these words."""
     done = subprocess.run(
-        [sys.executable, "-m", "dglrun", "supervise", "start", "--folder", str(tmp_path)],
+        [sys.executable, "-m", "dglrun", "supervise"],
         env={**os.environ, **TOO_NEW},
         input="",
         capture_output=True,
