@@ -13,6 +13,8 @@ UNAVAILABLE = 69
 """A pod or the API server could not be reached within the deadline."""
 SOFTWARE = 70
 """A bug in dglrun itself."""
+FULL = 71
+"""The launcher's disk or its quota is full: a worker's output does not fit on it."""
 CANTCREAT = 73
 """The output folder or file is being written by another run, or holds what dglrun has not written."""
 IO = 74

@@ -60,7 +60,7 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
         case Send():
             return _send(step)
         case InParallel():
-            return {"at_a_time": step.limit, "steps": [of(each) for each in step.steps]}
+            return _in_parallel(step)
         case StartAgents():
             return _start_agents(step)
         case Train():
@@ -91,6 +91,13 @@ def _send(step: Send) -> OneLine:
     files = "all parts" if step.part is None else f"part {step.part}"
     folder = f"{step.target}/{step.under}" if step.under else step.target
     return OneLine({"files": files, "of": step.config, "to": step.pod, "folder": folder})
+
+
+def _in_parallel(step: InParallel) -> dict[str, Any]:
+    shown: dict[str, Any] = {"at_a_time": step.limit}
+    if not step.ends_all:
+        shown["ends"] = "when all have ended; a failure of one stops no other"
+    return {**shown, "steps": [of(each) for each in step.steps]}
 
 
 def _train(step: Train) -> dict[str, Any]:

@@ -76,15 +76,17 @@ class Training:
                 missing = [worker.pod for worker in self._workers if not worker.greeting]
                 raise RunError(f"no supervisor within {seconds:g} s on {missing}", exitcodes.UNAVAILABLE)
 
-    def run(self, step: Train, progress: Callable[[str], None]) -> dict[str, int]:
+    @property
+    def outputs(self) -> dict[str, int | None]:
+        """Number of files in the output folder of each worker; None where no agent has counted them."""
+        return {worker.pod: worker.files if worker.has_finished else None for worker in self._workers}
+
+    def run(self, step: Train, progress: Callable[[str], None]) -> None:
         """Tell all agents to start the training, and follow it to its end.
 
         Args:
             step: When it is over.
             progress: Takes the lines of worker 0's trainer 0.
-
-        Returns:
-            Number of files in the output folder of each worker.
 
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
@@ -100,7 +102,6 @@ class Training:
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
             self.stop("the trainers have ended")
         self._raise_failure()
-        return {worker.pod: worker.files for worker in self._workers}
 
     def stop(self, why: str) -> None:
         """End everything on every worker, and wait until that is so."""

@@ -211,7 +211,8 @@ def test_a_quality_on_a_worker_is_read_or_noted(
 def test_a_collect_alone_trains_nothing_and_copies_nothing(tmp_path: Path) -> None:
     """Only `Train` trains, and only what it has found in an output folder is copied."""
     touched, output = tmp_path / "touched", tmp_path / "output"
-    collect = Collect("job-worker-0", "/out", ("touch", str(touched)), str(output), str(output), 5.0)
+    to = (".marker", str(output), str(output), 5.0, 5.0)
+    collect = Collect("job-worker-0", "/out", ("touch", str(touched)), *to)
 
     perform(collect)
 

@@ -348,6 +348,98 @@ def test_the_output_of_each_worker_has_its_own_place(pods: Pods) -> None:
     assert (output / "job-worker-1/rank.txt").read_text() == "1"
 
 
+def test_the_output_of_a_failed_training_comes_too(pods: Pods) -> None:
+    """Checkpoints outlive the workers; code and message stay those of the failure."""
+    save = (
+        'out = Path(os.environ["DGL_OUTPUT_DIR"])\n(out / "epoch-3.pt").write_text(f"of {rank}")\n'
+        "Path(f'../saved.{rank}').touch()\n"
+        "while len(list(Path('..').glob('saved.*'))) < 2:\n    time.sleep(0.05)\n"
+        "if rank == 1:\n    sys.exit(7)\ntime.sleep(600)\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + save)))
+
+    output = pods.launcher / "ws/output"
+    assert done.code == 7, done.output
+    assert done.message.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code 7")
+    assert (output / "epoch-3.pt").read_text() == "of 0"
+    assert (output / "job-worker-1/epoch-3.pt").read_text() == "of 1"
+    assert "Phase 5/5 error raised" in done.output
+
+
+def test_the_output_of_a_worker_without_supervisor_comes_too(pods: Pods) -> None:
+    """Nobody has counted its files, so it is asked."""
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text(f"of {rank}")\n'
+    script = pods.script(TRAIN + HANG + save + "print('saved', flush=True)\nhang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] saved")
+        os.kill(int((pods.worker(1) / "ws/.dglrun/lock").read_text()), signal.SIGKILL)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert (pods.launcher / "ws/output/job-worker-1/model.pt").read_text() == "of 1"
+
+
+def test_files_of_any_name_are_output(pods: Pods) -> None:
+    """A dangling link, a backslash or bytes that are no text cost nobody a finished training."""
+    save = (
+        'out = os.fsencode(os.environ["DGL_OUTPUT_DIR"])\n'
+        "if rank == 0:\n"
+        "    for name in (b'a\\\\b', b'two\\nlines', b'\\xff', b'-x'):\n"
+        "        open(os.path.join(out, name), 'wb').write(name)\n"
+        "    os.symlink('gone', os.path.join(out, b'latest'))\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    output = os.fsencode(pods.launcher / "ws/output")
+    assert done.code == 0, done.output
+    assert sorted(os.listdir(output)) == sorted([b"a\\b", b"two\nlines", b"\xff", b"-x"])  # noqa: PTH208 - bytes
+    assert "note: job-worker-0: not copied: ws/output/latest is a link to gone" in done.output
+    assert "  'two\\nlines' (9 bytes)\n" in done.output
+
+
+FULL = """
+import os, sys
+run = 'mkdir -p ws/output && mount -t tmpfs -o size=64k tmpfs ws/output && "$@"'
+keep = 'code=$?; cp ws/output/job-worker-1/model.pt ..; exit $code'
+argv = ["unshare", "--mount", "sh", "-c", f"{run}; {keep}", "sh"]
+os.execvp(argv[0], [*argv, sys.executable, "-m", "tests.support.dglrun_main", *sys.argv[1:]])
+"""
+
+
+def test_a_full_disk_is_named_and_leaves_other_workers_alone(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the file and an exit code of its own; what fits of the others is there."""
+    save = (
+        'out = Path(os.environ["DGL_OUTPUT_DIR"])\n'
+        "if rank == 0:\n    (out / 'big').write_bytes(bytes(1 << 20))\n"
+        "(out / 'model.pt').write_text('weights')\n"
+    )
+    main = pods.root / "full.py"
+    main.write_text(FULL)
+    monkeypatch.setattr("tests.support.dglrun_pods.MAIN", (str(main),))
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    assert done.code == 71, done.output
+    assert done.message == "dglrun: ws/output/big: cannot be written: No space left on device\n"
+    assert (pods.root / "model.pt").read_text() == "weights"
+
+
+def test_a_shared_output_folder_is_not_copied_onto_itself(pods: Pods) -> None:
+    """On a volume that all pods mount each worker's copy would hold those of the workers before it."""
+    shared = pods.root / "shared"
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], f"of-{rank}").write_text("weights")\n'
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save), "--output-dir", str(shared)))
+
+    assert done.code == 0, done.output
+    assert sorted(path.name for path in shared.iterdir()) == ["of-0", "of-1"]
+    assert "is the launcher's own output folder" in done.output
+
+
 def test_servers_that_outlive_the_trainers_are_stopped(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainers' good end holds; the log says so."""
     script = pods.script(TRAIN + "print('rank', rank)\n")
