@@ -8,3 +8,5 @@ RUN_FOLDER = ".dglrun"
 """Name of the run folder within a worker's workspace."""
 CAUSES_VARIABLE = "DGLRUN_CAUSES"
 """Environment: the folder that takes `<pid>.json`, written by a process that ends badly (script_runner)."""
+LAST_SECONDS = 5.0
+"""How long the exit handlers of a script that has failed may run, once the cause is recorded."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun import cgroup
-from dglrun.agent import host_info, process_group, procfs, shared_memory
+from dglrun.agent import LAST_SECONDS, host_info, process_group, procfs, shared_memory
 from dglrun.agent.connections import Connection
 from dglrun.agent.event_log import EventLog
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
@@ -67,7 +67,7 @@ class Daemon:
         self._state = State.WAITING
         self._failure: ProcessFailure | None = None
         self._heard = self._looked = self._told = time.monotonic()
-        self._kill_at = self._give_up_at = 0.0
+        self._kill_at = self._give_up_at = self._leaving_until = 0.0
         self._dismissed = False
         self._oom_kills = cgroup.oom_kills()
         self._listen(listener)
@@ -78,6 +78,7 @@ class Daemon:
         while not self._may_leave():
             for key, mask in self._selector.select(TICK):
                 key.data(mask)
+            self._look_at_causes()
             self._reap()
             self._look_at_samplers()
             self._watch_lease()
@@ -186,6 +187,15 @@ class Daemon:
         if self._state is State.RUNNING and all(c.end for c in self._children.values()):
             self._stop("all processes have ended")
 
+    def _look_at_causes(self) -> None:
+        """A process that has recorded a cause has failed; that is told before its peers fail of it."""
+        for child in self._children.values():
+            if self._state is State.RUNNING and not child.end and (cause := self._cause(child.pid)):
+                with contextlib.suppress(ValueError):  # its output has ended
+                    self._read(child)
+                self._leaving_until = time.monotonic() + LAST_SECONDS
+                self._fail(self._failure_of(child, ExitStatus(cause["code"])))
+
     def _failure_of(self, child: Child, end: ExitStatus) -> ProcessFailure:
         words = self._words(child.pid, child)
         what = f"ended with {end}{self._why(end)}"
@@ -245,7 +255,7 @@ class Daemon:
             return
         self._state = State.STOPPING
         self._record("stopping", why=why)
-        self._kill_at = time.monotonic() + self.spec.grace
+        self._kill_at = max(time.monotonic() + self.spec.grace, self._leaving_until)
         self._give_up_at = self._kill_at + KILL_PATIENCE
         process_group.signal_all(signal.SIGTERM)
 

@@ -11,7 +11,7 @@ from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
-LIMIT = 10.0
+LIMIT = 15.0
 """Seconds in which everything has to be stopped after a failure."""
 
 TRAIN = """
@@ -365,6 +365,25 @@ def test_the_output_of_a_failed_training_comes_too(pods: Pods) -> None:
     assert (output / "epoch-3.pt").read_text() == "of 0"
     assert (output / "job-worker-1/epoch-3.pt").read_text() == "of 1"
     assert "Phase 5/5 error raised" in done.output
+
+
+def test_exit_handlers_of_a_failed_rank_run_while_all_is_stopped(pods: Pods) -> None:
+    """They get their time although the run is over, the rank's failure is told first, its files come home."""
+    late = (
+        "if rank == 1:\n"
+        "    def save():\n        Path('../failing').touch()\n        time.sleep(1)\n"
+        "        Path(os.environ['DGL_OUTPUT_DIR'], 'last.pt').write_text('weights')\n"
+        "    atexit.register(save)\n    raise ValueError('bad batch')\n"
+        "while not Path('../failing').exists():\n    time.sleep(0.01)\n"
+        "raise ConnectionError('Connection closed by peer')\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + late)))
+
+    assert done.code == 1, done.output
+    assert done.message.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code 1")
+    assert "ValueError: bad batch" in done.message
+    assert (pods.launcher / "ws/output/last.pt").read_text() == "weights"
 
 
 def test_the_output_of_a_worker_without_supervisor_comes_too(pods: Pods) -> None:
