@@ -19,12 +19,14 @@ from typing import Any
 
 from dglrun import cgroup
 from dglrun.agent import LAST_SECONDS, host_info, process_group, procfs, shared_memory
+from dglrun.agent.activity import ActivityMonitor
 from dglrun.agent.connections import Connection
 from dglrun.agent.event_log import EventLog
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
 from dglrun.agent.spec import Spec
+from dglrun.agent.stacks import StackRequest
 from dglrun.contract import exitcodes
 
 TICK = 0.25
@@ -64,6 +66,8 @@ class Daemon:
         self._clients: list[Connection] = []
         self._children: dict[int, Child] = {}
         self._samplers = SamplerMonitor()
+        self._activity = ActivityMonitor(spec.watched, time.monotonic())
+        self._stacks: StackRequest | None = None
         self._state = State.WAITING
         self._failure: ProcessFailure | None = None
         self._heard = self._looked = self._told = time.monotonic()
@@ -82,6 +86,7 @@ class Daemon:
             self._reap()
             self._look_at_samplers()
             self._watch_lease()
+            self._watch_stacks()
             self._go_on_stopping()
             self._beat()
             self._pump()
@@ -108,6 +113,8 @@ class Daemon:
                 self._start(command["port"])
             case "stop":
                 self._stop(f"told to stop: {command['why']}")
+            case "stacks":
+                self._stacks = StackRequest(self._children.values(), time.monotonic())
             case "bye":
                 self._dismissed = True
 
@@ -123,9 +130,10 @@ class Daemon:
     def _beat(self) -> None:
         if time.monotonic() - self._told >= BEAT_EVERY:
             self._told = time.monotonic()
+            alive = {"kind": "alive", "idle": self._activity.look(self._children.values(), self._told)}
             for client in self._clients:
                 if client.is_open:
-                    client.tell({"kind": "alive"})
+                    client.tell(alive)
 
     def _pump(self) -> None:
         for client in self._clients:
@@ -243,6 +251,12 @@ class Daemon:
         raw: Mapping[str, object] = {**vars(failure), "time": time.time()}
         self._record("failed", **raw)
         self._stop(f"{failure.who} {failure.what}")
+
+    def _watch_stacks(self) -> None:
+        """Say that the stacks which the launcher has asked for are among the output."""
+        if self._stacks and self._stacks.is_answered(time.monotonic()):
+            self._stacks = None
+            self._record("stacks")
 
     def _watch_lease(self) -> None:
         silent = time.monotonic() - self._heard

@@ -27,12 +27,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dglrun.agent import CAUSES_VARIABLE, LAST_SECONDS
+from dglrun.agent import CAUSES_VARIABLE, LAST_SECONDS, STACKS_SIGNAL
 
 WORDS = 3000
 """Characters of a traceback that are recorded."""
 _BARRIER = ("dgl.distributed.dist_context", "exit_client")
 """DGL's own exit handler: it waits for clients that never come, within C code that holds the interpreter."""
+_STDERR = 2
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
@@ -43,6 +44,7 @@ def main() -> None:
         print(f"dglrun: no script {argv[:1]} in {Path.cwd()}", file=sys.stderr)
         sys.exit(2)
     guard_spawned()
+    show_stacks_on_signal()
     try:
         run(argv)
     except SystemExit as end:
@@ -90,6 +92,7 @@ class Guarded:
 
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Call the target."""
+        show_stacks_on_signal()
         try:
             self.target(*args, **kwargs)
         except SystemExit as end:
@@ -98,6 +101,12 @@ class Guarded:
         except BaseException as error:
             _show(error)
             leave(1, _words(error))
+
+
+def show_stacks_on_signal() -> None:
+    """From now on STACKS_SIGNAL makes this process write the stacks of its threads to stderr."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        faulthandler.register(STACKS_SIGNAL, file=_STDERR, all_threads=True)
 
 
 def leave_unless_good(end: SystemExit) -> None:

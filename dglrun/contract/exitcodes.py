@@ -21,6 +21,8 @@ IO = 74
 """A copy did not arrive whole."""
 LOST = 75
 """A pod of the job vanished or failed."""
+HUNG = 76
+"""The training hangs: no process of it was active for the time of --hang-timeout."""
 TIMEOUT = 124
 """A deadline passed."""
 INTERRUPTED = 130

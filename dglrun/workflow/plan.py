@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dglrun.agent import CAUSES_VARIABLE, RUN_FOLDER
+from dglrun.agent.activity import CPU, OUTPUT
 from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
@@ -37,6 +38,7 @@ STOP_SECONDS = 20.0
 """Until all workers have stopped; their agents stop by themselves, too, when their lease is over."""
 SETTLE_SECONDS = 0.5
 SERVERS_SECONDS = 30.0
+STACKS_SECONDS = 10.0
 LOST_SECONDS = 30.0
 """How long the output of a worker is asked for that was lost, while the job waits to be told failed."""
 RUN = "<id of this run>"
@@ -165,6 +167,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         output=config.output,
         lease=config.lease,
         shm=config.shm_dir,
+        watched=_watched(config),
     )
     start = _exec(config, host, *command, "start", *where)
     return WorkerAgent(host, start, _exec(config, host, *command, "attach", *where), spec)
@@ -245,7 +248,13 @@ def _world_size(config: RunConfig, hosts: Sequence[Host]) -> int:
 
 def _train(config: RunConfig, hosts: Sequence[Host]) -> Train:
     pods = tuple(host.name for host in hosts)
-    return Train(pods, _world_size(config, hosts), SERVERS_SECONDS)
+    return Train(pods, _world_size(config, hosts), SERVERS_SECONDS, config.hang_timeout, STACKS_SECONDS)
+
+
+def _watched(config: RunConfig) -> Strings:
+    """A rank that waits for its peers on a GPU keeps a CPU busy, so that only output counts there."""
+    has_gpus = config.context.gpus or config.num_gpus
+    return () if config.hang_timeout is None else (OUTPUT,) if has_gpus else (OUTPUT, CPU)
 
 
 def _collects(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step, ...]:

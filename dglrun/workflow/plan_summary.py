@@ -101,12 +101,15 @@ def _in_parallel(step: InParallel) -> dict[str, Any]:
 
 
 def _train(step: Train) -> dict[str, Any]:
-    return {
+    shown = {
         "workers": list(step.workers),
         "world_size": step.world_size,
         "ends": "when all ranks have ended with 0; the first failure of a process or worker stops all",
         "servers_stop_after": _seconds(step.servers_seconds),
     }
+    if step.hang_seconds is not None:
+        shown["fails_if_idle_for"] = _seconds(step.hang_seconds)
+    return shown
 
 
 def _collect(step: Collect) -> OneLine:

@@ -250,11 +250,16 @@ class Train:
         workers: The pods, whose agents have been started.
         world_size: Trainers on all workers together; their ranks are 0 to world_size - 1.
         servers_seconds: How long servers may run after all trainers have ended; then they are stopped.
+        hang_seconds: The training fails when no process on any worker was active for so long, as far as the
+            specs of the agents say what counts. None: it may take any time.
+        stacks_seconds: How long it waits then for the stacks of all processes.
     """
 
     workers: tuple[str, ...]
     world_size: int
     servers_seconds: float
+    hang_seconds: float | None = None
+    stacks_seconds: float = 10.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
+from dglrun.workflow.hang_watch import HangWatch, IdleRank
 from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import StartAgents, Train
 from dglrun.workflow.worker_connection import Record, WorkerConnection
@@ -47,6 +48,13 @@ class Training:
             for process in agent.spec.processes
             if process.role is ProcessRole.TRAINER
         }
+        self._ranks = {
+            (agent.host.name, process.name): process.rank
+            for agent in step.agents
+            for process in agent.spec.processes
+            if process.rank is not None
+        }
+        self._hang = HangWatch(self._ranks, self.pods, None)
         self._port: int | None = None
         self._stopping: str | None = None
         self._beaten = 0.0
@@ -92,11 +100,14 @@ class Training:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
         self._progress = progress
+        self._hang = HangWatch(self._ranks, self.pods, step.hang_seconds)
         self._port = (self._workers[0].greeting or {})["port"]
         for worker in self._workers:
             worker.tell({"do": "start", "port": self._port})
-        self._follow(lambda: not self._running or bool(self._failures))
+        self._follow(lambda: not self._running or bool(self._failures or self._idlest()))
         self._raise_failure()
+        if self._running and (idlest := self._idlest()):
+            self._raise_hang(idlest, step.stacks_seconds)
         print(f"dglrun: all {step.world_size} trainers have ended well", flush=True)
         if not self._follow(self._all_over, step.servers_seconds):
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
@@ -141,6 +152,25 @@ class Training:
         self.stop(str(error)[:500])
         raise error
 
+    def _idlest(self) -> list[IdleRank]:
+        return self._hang.idlest(time.monotonic())
+
+    def _raise_hang(self, idlest: list[IdleRank], seconds: float) -> None:
+        """Show the stacks of all processes, stop everything and raise.
+
+        Raises:
+            RunError: always.
+        """
+        self._hang.want_stacks()
+        print("dglrun: the training hangs; the stacks of its processes follow", flush=True)
+        for worker in self._workers:
+            worker.tell({"do": "stacks"})
+        self._follow(lambda: self._hang.has_stacks, seconds)
+        error = self._hang.error(idlest)
+        print(f"dglrun: {error}: everything is stopped", flush=True)
+        self.stop(str(error)[:500])
+        raise error
+
     def _all_over(self) -> bool:
         return all(worker.is_over for worker in self._workers)
 
@@ -172,7 +202,9 @@ class Training:
 
     def _handlers(self) -> dict[str, Callable[[WorkerConnection, Record], None]]:
         return {
-            "line": lambda worker, record: self._print(worker, record["who"], record["text"]),
+            "line": self._line,
+            "alive": lambda worker, record: self._hang.heard(worker.pod, record["idle"], time.monotonic()),
+            "stacks": lambda worker, record: self._hang.told_stacks(worker.pod),
             "note": lambda worker, record: self._print(worker, "supervisor", record["text"]),
             "gap": lambda worker, record: self._print(
                 worker, "supervisor", f"{record['lost']} bytes were lost"
@@ -193,6 +225,10 @@ class Training:
             worker.tell({"do": "stop", "why": self._stopping})
         elif self._port and record["state"] == "waiting":  # the stream had broken under the first `start`
             worker.tell({"do": "start", "port": self._port})
+
+    def _line(self, worker: WorkerConnection, record: Record) -> None:
+        self._hang.line(worker.pod, record["who"], record["text"])
+        self._print(worker, record["who"], record["text"])
 
     def _started(self, worker: WorkerConnection, record: Record) -> None:
         rank = "" if record["rank"] is None else f", rank {record['rank']}"

@@ -139,6 +139,25 @@ def test_an_exit_handler_that_hangs_is_cut_off(tmp_path: Path, handler: str, cod
     assert LAST_SECONDS < seconds < 20
 
 
+def test_a_signal_shows_where_the_script_and_its_children_are(tmp_path: Path) -> None:
+    """Whoever finds a process that hangs can ask it; it goes on."""
+    script = (
+        "import multiprocessing, os, signal, time\n"
+        "def ask_in_child():\n    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "def ask():\n    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "if __name__ == '__main__':\n    ask()\n"
+        "    p = multiprocessing.get_context('spawn').Process(target=ask_in_child)\n"
+        "    p.start(); p.join(); print('code', p.exitcode)\n"
+    )
+
+    code, said, _ = run(tmp_path, script)
+
+    assert code == 0
+    assert "in ask\n" in said
+    assert "in ask_in_child\n" in said
+    assert "code 0\n" in said
+
+
 def test_the_barrier_of_dgl_is_left_out(tmp_path: Path) -> None:
     """It waits for all clients, among them those that will never come."""
     script = (

@@ -19,7 +19,7 @@ GRAPHSAGE = (
 CASES = {
     "workers-1": f"{GRAPHSAGE} --num-partitions 1",
     "workers-2": f"{GRAPHSAGE} --num-partitions 2 --num-trainers 2 --num-samplers 1 --num-servers 2"
-    " -- --lr 0.1",
+    " --hang-timeout 1800 -- --lr 0.1",
     "workers-12": f"{GRAPHSAGE} --num-partitions 12",
     "gpu": f"{GRAPHSAGE} --num-partitions 2 --num-trainers 4 --num-gpus 4 --backend nccl",
     "edges": f"{GRAPHSAGE} --num-partitions 2 --graph-format csc,coo --workspace /data --output-dir /keep",

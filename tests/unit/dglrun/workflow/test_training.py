@@ -11,7 +11,7 @@ from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
-LIMIT = 15.0
+LIMIT = 30.0
 """Seconds in which everything has to be stopped after a failure."""
 
 TRAIN = """
@@ -220,6 +220,60 @@ def test_a_flood_of_output_harms_nothing(pods: Pods) -> None:
     for index in (0, 1):
         told = re.findall(rf"\[worker-{index} trainer 0\] line (\d+)\n", done.output)
         assert [int(n) for n in told] == list(range(60_000))
+
+
+IDLE = """
+import os, sys, time
+from pathlib import Path
+if os.environ["DGL_ROLE"] == "server":
+    time.sleep(600)
+rank = int(os.environ["RANK"])
+def waits_for_ever():
+    time.sleep(600)
+"""
+
+
+def test_a_training_that_hangs_shows_its_stacks_and_fails(pods: Pods) -> None:
+    """DGL and torch wait without limit; the rank that stopped first is named, with what it waits in."""
+    goes_on = (
+        "if rank == 1:\n    Path('../waits').touch()\n    waits_for_ever()\n"
+        "while not Path('../waits').exists():\n    time.sleep(0.1)\n"
+        "for n in range(100):\n    print('step', n)\n    time.sleep(0.1)\n"
+    )
+    script = pods.script(IDLE + goes_on + "waits_for_ever()\n")
+
+    done = pods.run(*flags(script, "--hang-timeout", "4"))
+
+    assert done.code == 76, done.output
+    first, *stack = done.message.splitlines()
+    assert first.startswith("dglrun: the training hangs: no process was active for 4 s (--hang-timeout); ")
+    assert "idle longest: job-worker-1: trainer 0 (rank 1), " in first
+    assert "rank 0" not in first
+    assert "in waits_for_ever" in "\n".join(stack)
+    for who in ("worker-0 trainer 0", "worker-1 trainer 0", "worker-0 server 0"):
+        assert re.search(rf"\[{who}\]   File \".*train.py\", line", done.output), done.output
+    assert pods.processes() == {}
+
+
+BUSY = "end = time.time() + 9\nwhile time.time() < end:\n    pass\nPath('../over').touch()\n"
+
+
+def test_a_training_that_computes_in_silence_does_not_hang(pods: Pods) -> None:
+    """A rank on a CPU is active while it uses one, though its peer waits and nobody writes a line."""
+    wait = "if rank == 1:\n    while not Path('../over').exists():\n        time.sleep(0.5)\n    sys.exit()\n"
+
+    done = pods.run(*flags(pods.script(TRAIN + wait + BUSY), "--hang-timeout", "4"))
+
+    assert done.code == 0, done.output
+
+
+def test_a_rank_on_a_gpu_that_only_spins_hangs(pods: Pods) -> None:
+    """A barrier of nccl keeps a CPU busy, so that only output counts where the container has GPUs."""
+    spin = "while True:\n    pass\n"
+
+    done = pods.run(*flags(pods.script(IDLE + spin), "--hang-timeout", "4"), DGL_OPERATOR_GPUS_PER_WORKER="1")
+
+    assert done.code == 76, done.output
 
 
 def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
