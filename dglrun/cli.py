@@ -329,6 +329,11 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="stop the worker processes after this many seconds without a launcher heartbeat (default: 30)",
     )
+    group.add_argument(
+        "--hang-timeout",
+        metavar="SECONDS",
+        help="fail when no process of the training has been active for so long (default: off)",
+    )
     group.add_argument("--shm-dir", metavar="DIR", help="shared memory of the workers (default: /dev/shm)")
     group.add_argument(
         "--python", metavar="FILE", help="interpreter of the scripts (default: the one of dglrun)"

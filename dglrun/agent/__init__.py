@@ -4,7 +4,13 @@ Standard library only and nothing imported early: it starts once for each worker
 the time until the first trainer runs.
 """
 
+import signal
+
 RUN_FOLDER = ".dglrun"
 """Name of the run folder within a worker's workspace."""
 CAUSES_VARIABLE = "DGLRUN_CAUSES"
 """Environment: the folder that takes `<pid>.json`, written by a process that ends badly (script_runner)."""
+LAST_SECONDS = 5.0
+"""How long the exit handlers of a script that has failed may run, once the cause is recorded."""
+STACKS_SIGNAL = signal.SIGUSR1
+"""Upon it a process that script_runner runs writes the stacks of its threads to stderr."""

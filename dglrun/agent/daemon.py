@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from dglrun import cgroup
-from dglrun.agent import host_info, process_group, procfs, shared_memory
+from dglrun.agent import LAST_SECONDS, host_info, process_group, procfs, shared_memory
+from dglrun.agent.activity import ActivityMonitor
 from dglrun.agent.connections import STRANGERS, Connection
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
 from dglrun.agent.outbox import Outbox
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
 from dglrun.agent.spec import Spec
+from dglrun.agent.stacks import StackRequest
 from dglrun.contract import exitcodes
 
 TICK = 0.25
@@ -76,10 +78,12 @@ class Daemon:
         self._connections: list[Connection] = []
         self._children: dict[int, Child] = {}
         self._samplers = SamplerMonitor()
+        self._activity = ActivityMonitor(spec.watched, time.monotonic())
+        self._stacks: StackRequest | None = None
         self._state = State.WAITING
         self._failure: ProcessFailure | None = None
         self._heard = self._looked = self._told = time.monotonic()
-        self._kill_at = self._give_up_at = 0.0
+        self._kill_at = self._give_up_at = self._leaving_until = 0.0
         self._dismissed = False
         self._is_drained = False
         self._finished_at = 0.0
@@ -92,9 +96,11 @@ class Daemon:
         while not self._may_leave():
             for key, mask in self._selector.select(TICK):
                 key.data(mask)
+            self._look_at_causes()
             self._reap()
             self._look_at_samplers()
             self._watch_lease()
+            self._watch_stacks()
             self._go_on_stopping()
             self._beat()
             self._drain()
@@ -134,6 +140,8 @@ class Daemon:
                 self._start(command["port"])
             case "stop":
                 self._stop(f"told to stop: {command['why']}")
+            case "stacks":
+                self._stacks = StackRequest(self._children.values(), time.monotonic())
             case "bye":
                 self._dismissed = True
 
@@ -155,10 +163,11 @@ class Daemon:
     def _beat(self) -> None:
         if time.monotonic() - self._told >= BEAT_EVERY:
             self._told = time.monotonic()
+            alive = {"kind": "alive", "idle": self._activity.look(self._children.values(), self._told)}
             for connection in self._connections:
                 connection.close_if_late()
                 if connection.is_attached:
-                    connection.tell({"kind": "alive"})
+                    connection.tell(alive)
 
     def _drain(self) -> None:
         """Tell that nothing more comes: each line has been printed."""
@@ -234,6 +243,15 @@ class Daemon:
         if self._state is State.RUNNING and all(c.end for c in self._children.values()):
             self._stop("all processes have ended")
 
+    def _look_at_causes(self) -> None:
+        """A process that has recorded a cause has failed; that is told before its peers fail of it."""
+        for child in self._children.values():
+            if self._state is State.RUNNING and not child.end and (cause := self._cause(child.pid)):
+                with contextlib.suppress(ValueError):  # its output has ended
+                    self._read(child)
+                self._leaving_until = time.monotonic() + LAST_SECONDS
+                self._fail(self._failure_of(child, ExitStatus(cause["code"])))
+
     def _failure_of(self, child: Child, end: ExitStatus) -> ProcessFailure:
         words = self._words(child.pid, child)
         what = f"ended with {end}{self._why(end)}"
@@ -282,6 +300,12 @@ class Daemon:
         self._record("failed", **raw)
         self._stop(f"{failure.who} {failure.what}")
 
+    def _watch_stacks(self) -> None:
+        """Say that the stacks which the launcher has asked for have been printed."""
+        if self._stacks and self._stacks.is_answered(time.monotonic()) and self._outbox.is_printed:
+            self._stacks = None
+            self._record("stacks")
+
     def _watch_lease(self) -> None:
         silent = time.monotonic() - self._heard
         if silent > self.spec.lease and self._state in (State.WAITING, State.RUNNING):
@@ -293,7 +317,7 @@ class Daemon:
             return
         self._state = State.STOPPING
         self._record("stopping", why=why)
-        self._kill_at = time.monotonic() + self.spec.grace
+        self._kill_at = max(time.monotonic() + self.spec.grace, self._leaving_until)
         self._give_up_at = self._kill_at + KILL_PATIENCE
         process_group.signal_all(signal.SIGTERM)
 

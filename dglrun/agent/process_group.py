@@ -32,6 +32,8 @@ class Child:
         self.end: ExitStatus | None = None
         self.tail: deque[str] = deque(maxlen=LAST_LINES)
         """Its last lines of output."""
+        self.wrote = time.monotonic()
+        """When it has written something, or was started."""
         self._splitter = LineSplitter(time.monotonic())
         self._popen = subprocess.Popen(
             process.argv,
@@ -64,7 +66,8 @@ class Child:
     def read(self) -> tuple[list[str], bool]:
         """New lines of output, and whether the output has ended."""
         blocks, ended = _drain(self.fileno())
-        lines = self._splitter.feed(blocks, time.monotonic()) if blocks else []
+        self.wrote = time.monotonic() if blocks else self.wrote
+        lines = self._splitter.feed(blocks, self.wrote) if blocks else []
         lines += self._splitter.flush() if ended else []
         self.tail.extend(lines)
         return lines, ended

@@ -7,6 +7,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
+_TICKS = os.sysconf("SC_CLK_TCK")
 _SPAWNED = b"--multiprocessing-fork"
 """The last argument of each process that Python's `spawn` method starts, DGL's samplers among them."""
 
@@ -21,6 +22,7 @@ class Entry:
         state: R, S, D, Z (zombie) and so on.
         started: Start time in clock ticks; with the pid it names one process for ever.
         status: Wait status of a zombie (0 where the kernel does not tell).
+        cpu_seconds: CPU time of it and of its children that have ended.
     """
 
     pid: int
@@ -28,6 +30,7 @@ class Entry:
     state: str
     started: int
     status: int
+    cpu_seconds: float = 0.0
 
     @property
     def is_zombie(self) -> bool:
@@ -39,7 +42,8 @@ def parse(text: str) -> Entry:
     """Read /proc/<pid>/stat; the command's name may hold blanks and brackets."""
     pid, rest = text.split(" (", 1)
     fields = rest[rest.rindex(")") + 2 :].split()
-    return Entry(int(pid), int(fields[1]), fields[0], int(fields[19]), int(fields[49]))
+    cpu_seconds = sum(map(int, fields[11:15])) / _TICKS
+    return Entry(int(pid), int(fields[1]), fields[0], int(fields[19]), int(fields[49]), cpu_seconds)
 
 
 def table(proc: Path = PROC) -> dict[int, Entry]:
@@ -68,6 +72,13 @@ def descendants(of: int, entries: Mapping[int, Entry]) -> tuple[Entry, ...]:
 def is_spawned(pid: int, proc: Path = PROC) -> bool:
     """Whether Python's `spawn` method started this process; always False for a zombie."""
     return _read(proc / str(pid) / "cmdline").rstrip(b"\0").endswith(_SPAWNED)
+
+
+def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+    """Whether a process has a handler for a signal."""
+    lines = _read(proc / str(pid) / "status").splitlines()
+    masks = [line.split()[1] for line in lines if line.startswith(b"SigCgt:")]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
 def with_variable(name: str, value: str, entries: Iterable[int], proc: Path = PROC) -> tuple[int, ...]:

@@ -2,27 +2,39 @@
 
 `python -m dglrun.agent.script_runner train.py --lr 0.1` is `python train.py --lr 0.1`, but for its end: a DGL
 client that raises, or that leaves by `sys.exit(7)`, hangs in DGL's exit barrier (docs/explanation/dglrun.md).
-Here the traceback is printed, the cause is written to a file for the agent, and the process leaves at once.
-A good end takes the normal way, barrier included. Spawned children (DGL's samplers) are guarded likewise.
+Here the traceback is printed, the cause is written to a file for the agent, and the process leaves when the
+script's own exit handlers have run, for LAST_SECONDS at most. A good end takes the normal way, barrier
+included. Spawned children (DGL's samplers) are guarded likewise.
 
 Standard library only; nothing of the script's own view changes: sys.argv, sys.path, `__file__`, spawn.
 """
 
+import atexit
+import contextlib
+import faulthandler
+import gc
 import importlib.machinery
+import io
 import json
 import multiprocessing.context
 import os
+import signal
 import sys
+import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dglrun.agent import CAUSES_VARIABLE
+from dglrun.agent import CAUSES_VARIABLE, LAST_SECONDS, STACKS_SIGNAL
 
 WORDS = 3000
 """Characters of a traceback that are recorded."""
+_BARRIER = ("dgl.distributed.dist_context", "exit_client")
+"""DGL's own exit handler: it waits for clients that never come, within C code that holds the interpreter."""
+_STDERR = 2
+_FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
 def main() -> None:
@@ -32,6 +44,7 @@ def main() -> None:
         print(f"dglrun: no script {argv[:1]} in {Path.cwd()}", file=sys.stderr)
         sys.exit(2)
     guard_spawned()
+    show_stacks_on_signal()
     try:
         run(argv)
     except SystemExit as end:
@@ -79,6 +92,7 @@ class Guarded:
 
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Call the target."""
+        show_stacks_on_signal()
         try:
             self.target(*args, **kwargs)
         except SystemExit as end:
@@ -87,6 +101,12 @@ class Guarded:
         except BaseException as error:
             _show(error)
             leave(1, _words(error))
+
+
+def show_stacks_on_signal() -> None:
+    """From now on STACKS_SIGNAL makes this process write the stacks of its threads to stderr."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        faulthandler.register(STACKS_SIGNAL, file=_STDERR, all_threads=True)
 
 
 def leave_unless_good(end: SystemExit) -> None:
@@ -100,14 +120,43 @@ def leave_unless_good(end: SystemExit) -> None:
 
 
 def leave(code: int, words: str) -> NoReturn:
-    """Record the cause, flush, and end the process without exit handlers."""
+    """Record the cause, let the script's exit handlers run and its files be written, and end the process.
+
+    What takes longer than LAST_SECONDS is cut off.
+    """
+    _flush((sys.stdout, sys.stderr))  # the agent takes the last lines when it sees the cause
     _record(code, words)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
+    _leave_in_time(code)
+    _run_exit_handlers()
+    _flush(each for each in gc.get_objects() if issubclass(type(each), _FILES))
     os._exit(code)
+
+
+def _leave_in_time(code: int) -> None:
+    """Whatever hangs from now on, the process ends; the agent's SIGTERM does not cut its time short."""
+    with contextlib.suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    timer = threading.Timer(LAST_SECONDS, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        # C code that holds the interpreter stops every thread of Python, but not this one, whose code is 1.
+        null = os.open(os.devnull, os.O_WRONLY)
+        faulthandler.dump_traceback_later(LAST_SECONDS + 0.5, exit=True, file=null)
+
+
+def _run_exit_handlers() -> None:
+    module, name = _BARRIER
+    barrier: Any = getattr(sys.modules.get(module), name, None)
+    with contextlib.suppress(BaseException):
+        atexit.unregister(barrier)
+        atexit._run_exitfuncs()
+
+
+def _flush(files: Iterable[Any]) -> None:
+    for file in files:
+        with contextlib.suppress(Exception):
+            file.flush()
 
 
 def _record(code: int, words: str) -> None:

@@ -66,6 +66,7 @@ class Spec:
         lease: Seconds without a word from the launcher after which everything is ended.
         grace: Seconds between SIGTERM and SIGKILL.
         shm: Where shared-memory segments appear.
+        watched: What counts as activity of a process (`dglrun.agent.activity`); empty: nothing is watched.
     """
 
     run: str
@@ -79,6 +80,7 @@ class Spec:
     lease: float = 30.0
     grace: float = 3.0
     shm: str = names.SHM_DIR
+    watched: tuple[str, ...] = ()
 
 
 def encode(spec: Spec) -> str:
@@ -100,6 +102,7 @@ def decode(text: str) -> Spec:
                 "processes": tuple(_process(item) for item in raw["processes"]),
                 "folders": tuple(raw["folders"]),
                 "ports": tuple(raw["ports"]),
+                "watched": tuple(raw["watched"]),
             }
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

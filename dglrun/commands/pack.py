@@ -1,4 +1,7 @@
-"""`dglrun pack DIR`: the files of a folder as a stream on stdout; a missing folder is an empty one."""
+"""`dglrun pack DIR`: the files of a folder as a stream on stdout; a missing folder is an empty one.
+
+Notes on what is left out go to stderr, each on a line of its own.
+"""
 
 import sys
 from pathlib import Path
@@ -19,12 +22,29 @@ def _pack(argv: list[str]) -> int:
         "dglrun pack", description="Internal: write the files of a folder to stdout as a tar stream."
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder; if it is missing, no file")
-    folder = parser.read(argv).folder
+    parser.add_argument(
+        "--unless", metavar="NAME", help="write no file if DIR has this one: DIR is the receiver's own then"
+    )
+    args = parser.read(argv)
     if sys.stdout.isatty():
         raise UsageError(program.INTERNAL)
     try:
-        tar_stream.pack(tar_stream.items(folder), sys.stdout.buffer)
+        tar_stream.pack(_items(args.folder, args.unless), sys.stdout.buffer, tar_stream.ZEROS)
     except tar_stream.PackError as error:
         return program.complain("dglrun pack", error, exitcodes.IO)
     sys.stdout.buffer.flush()
     return exitcodes.OK
+
+
+def _items(folder: Path, unless: str | None) -> list[tar_stream.Item]:
+    if unless and (folder / unless).exists():
+        _note(f"{folder} is the launcher's own output folder: nothing has to be copied")
+        return []
+    items, notes = tar_stream.output_items(folder)
+    for note in notes:
+        _note(f"not copied: {note}")
+    return items
+
+
+def _note(text: str) -> None:
+    print(tar_stream.NOTE + text, file=sys.stderr)

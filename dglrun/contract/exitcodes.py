@@ -13,6 +13,8 @@ UNAVAILABLE = 69
 """A pod or the API server could not be reached within the deadline."""
 SOFTWARE = 70
 """A bug in dglrun itself."""
+FULL = 71
+"""The launcher's disk or its quota is full: a worker's output does not fit on it."""
 CANTCREAT = 73
 """The output folder or file is being written by another run, or holds what dglrun has not written."""
 IO = 74
@@ -21,6 +23,8 @@ LOST = 75
 """A pod of the job vanished or failed."""
 CONTRACT = 76
 """The operator is of a release with which this image does not work."""
+HUNG = 79
+"""The training hangs: no process of it was active for the time of --hang-timeout."""
 TIMEOUT = 124
 """A deadline passed."""
 INTERRUPTED = 130

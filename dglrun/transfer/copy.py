@@ -11,7 +11,18 @@ from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
-from dglrun.transfer.tar_stream import STAGING, SUMS, Item, Packed, PackError, pack, unpack
+from dglrun.transfer.tar_stream import (
+    NOTE,
+    PACK,
+    STAGING,
+    SUMS,
+    CutShortError,
+    Item,
+    Packed,
+    PackError,
+    pack,
+    unpack,
+)
 
 ATTEMPTS = 3
 """How often a copy is begun that did not arrive whole."""
@@ -46,17 +57,27 @@ appear in it when all is well, in this order. Needs sh, tar, sha256sum (GNU or b
 
 T = TypeVar("T")
 
+Gone = Callable[[str], str | None]
+"""Says of a pod why it no longer runs, None if it does or nobody can tell."""
+
 
 class CopyError(RunError):
     """A copy did not arrive."""
 
 
 class _Broken(Exception):
-    """This attempt failed; another one may not."""
+    """This attempt failed; another one may not.
 
-    def __init__(self, why: str, code: int, connected: bool) -> None:
+    Attributes:
+        code: Exit code if there is no other attempt.
+        connected: Whether the other side had begun.
+        may_pass: Whether the connection is the cause, so that attempts are made until the deadline.
+    """
+
+    def __init__(self, why: str, code: int, connected: bool, may_pass: bool = False) -> None:
         super().__init__(why)
         self.code, self.connected = code, connected
+        self.may_pass = may_pass or not connected
 
 
 def send(streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item], deadline: float) -> Packed:
@@ -76,24 +97,36 @@ def send(streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item],
     return _persist(lambda: _send_once(streams, (*argv, *entries), files), f"copy to {pod}", deadline)
 
 
-def collect(streams: Streams, argv: Sequence[str], pod: str, target: Path, deadline: float) -> list[str]:
+def collect(
+    streams: Streams, argv: Sequence[str], pod: str, target: Path, deadline: float, gone: Gone
+) -> list[str]:
     """Bring the files here that `dglrun pack` writes on another pod; returns their names.
+
+    Args:
+        streams: Opens the stream.
+        argv: `kubectl exec` of `dglrun pack`.
+        pod: Name of the pod.
+        target: Folder that takes the files.
+        deadline: Until when (monotonic) it is tried again, whatever breaks it but the files themselves.
+        gone: Says why the pod no longer runs; then no other try is made.
 
     Raises:
         CopyError: as `send`.
+        WriteError: a file cannot be written here; tells a full disk by its code.
     """
-    return _persist(lambda: _collect_once(streams, argv, target), f"copy from {pod}", deadline)
+    return _persist(lambda: _collect_once(streams, argv, pod, target, gone), f"copy from {pod}", deadline)
 
 
 def _persist(once: Callable[[], T], what: str, deadline: float) -> T:
+    """Try again: files that did not arrive right ATTEMPTS times, a connection until the deadline."""
     attempts, pauses = 0, iter((*BACKOFF_SECONDS, *[BACKOFF_SECONDS[-1]] * 10_000))
     while True:
         try:
             return once()
         except _Broken as broken:
             attempts += broken.connected
-            late = not broken.connected and time.monotonic() > deadline
-            if attempts >= ATTEMPTS or late:
+            is_late = not broken.may_pass or time.monotonic() > deadline
+            if is_late and (attempts >= ATTEMPTS or not broken.connected):
                 raise CopyError(f"{what} failed, attempt {attempts or 1}: {broken}", broken.code) from broken
             print(f"dglrun: {what} failed and is begun again: {broken}", flush=True)
             time.sleep(next(pauses))
@@ -130,18 +163,29 @@ def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> 
     )
 
 
-def _collect_once(streams: Streams, argv: Sequence[str], target: Path) -> list[str]:
+def _collect_once(streams: Streams, argv: Sequence[str], pod: str, target: Path, gone: Gone) -> list[str]:
+    found, trouble = list[str](), None
     with streams.open(argv) as process, _Watchdog(process) as watchdog:
         process.stdin.close()
         try:
-            found, trouble = unpack(watchdog.watch(process.stdout), target), ""
+            found = unpack(watchdog.watch(process.stdout), target)
         except PackError as error:
-            found, trouble = [], str(error)
-            process.kill()
-        stderr = streams.finish(process)[1].decode(errors="replace").strip()
-    if trouble or process.returncode != 0:
-        raise _Broken(f"{trouble} {stderr}".strip(), exitcodes.IO, True)
-    return found
+            trouble = error
+            if process.stdout.read(1):  # what is no stream of ours might go on for long
+                process.kill()
+        stderr = streams.finish(process)[1].decode(errors="replace")
+    said = [line for line in stderr.splitlines() if line.strip()]
+    for line in said:
+        if line.startswith(NOTE):
+            print(f"dglrun: note: {pod}: {line.removeprefix(NOTE)}", flush=True)
+    if trouble is None and process.returncode == 0:
+        return found
+    why = " ".join(line for line in said if not line.startswith(NOTE)) or str(trouble)
+    if (trouble and not isinstance(trouble, CutShortError)) or PACK in why:
+        raise _Broken(why, exitcodes.IO, connected=True)
+    if reason := gone(pod):
+        raise CopyError(f"copy from {pod} failed: {reason}", exitcodes.LOST)
+    raise _Broken(why, exitcodes.UNAVAILABLE, watchdog.has_moved, may_pass=True)
 
 
 class _Watchdog:
@@ -151,7 +195,7 @@ class _Watchdog:
         self._process = process
         self._moved = time.monotonic()
         self._done = threading.Event()
-        self.has_bitten = False
+        self.has_bitten = self.has_moved = False
 
     def __enter__(self) -> "_Watchdog":
         threading.Thread(target=self._guard, daemon=True).start()
@@ -164,8 +208,9 @@ class _Watchdog:
         """The same file; each read and write counts as progress."""
         return _Watched(file, self._move)  # type: ignore[return-value]
 
-    def _move(self) -> None:
+    def _move(self, size: int = 0) -> None:
         self._moved = time.monotonic()
+        self.has_moved |= size > 0
 
     def _guard(self) -> None:
         while not self._done.wait(1.0):
@@ -176,16 +221,16 @@ class _Watchdog:
 
 
 class _Watched:
-    def __init__(self, file: IO[bytes], moved: Callable[[], None]) -> None:
+    def __init__(self, file: IO[bytes], moved: Callable[[int], None]) -> None:
         self._file, self._moved = file, moved
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        self._moved()
+        self._moved(len(block))
         return block
 
     def write(self, block: bytes) -> int:
-        self._moved()
+        self._moved(0)
         done = self._file.write(block)
-        self._moved()
+        self._moved(done)
         return done

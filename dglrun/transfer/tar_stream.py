@@ -1,32 +1,62 @@
 """Files as a tar stream that carries its own checksums; `dglrun pack DIR` writes one to stdout.
 
-The sums come last, under the name SUMS in the format of sha256sum(1), so that each file is read once. The
-other end is `RECEIVE` in dglrun.transfer.copy (a shell with tar and sha256sum) or `unpack` here.
+The sums come last, under the name SUMS, so that each file is read once. There are two other ends: `RECEIVE`
+in dglrun.transfer.copy, a shell with tar and sha256sum, which takes a partition's files and needs names that
+fit on a line; and `unpack` here, which takes an output folder with any names that Linux knows.
 """
 
+import errno
 import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+
 SUMS = ".dglrun-sums"
 STAGING = ".dglrun-incoming"
+SHARED = ".dglrun-shared-"
+"""Begins the name of the file by which a worker notices that its output folder is the launcher's own."""
 _BLOCK = 1 << 20
+_OURS = (SUMS, STAGING, SHARED)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+PACK = "dglrun pack: "
+"""Begins each line that `dglrun pack` says on stderr."""
+NOTE = f"{PACK}note: "
+
+LINES, ZEROS = "\n", "\0"
+"""What ends an entry of the sums: sha256sum(1) needs lines and simple names, a zero byte fits any name."""
 
 
 class PackError(Exception):
     """A file cannot be packed, or a stream is not whole; names the file."""
 
 
+class CutShortError(PackError):
+    """The stream has ended too soon, or is none of ours."""
+
+
+class WriteError(RunError):
+    """A received file cannot be written here; names it, and has an exit code of its own for a full disk."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        code = exitcodes.FULL if error.errno in _FULL else exitcodes.IO
+        super().__init__(f"{shown(str(path))}: cannot be written: {error.strerror}", code)
+
+
 class Item(NamedTuple):
-    """One file to pack: where it lies and its name in the stream (relative, with `/`)."""
+    """One file to pack: where it lies, its name in the stream (relative, with `/`), a link's target."""
 
     path: Path
     name: str
+    link: str = ""
 
 
 class Packed(NamedTuple):
@@ -48,53 +78,108 @@ def items(folder: Path, under: str = "") -> list[Item]:
         folders.sort()
         for name in sorted(files):
             file = Path(path, name)
-            if not name.startswith((SUMS, STAGING)):
+            if not name.startswith(_OURS):
                 found.append(_item(file, str(PurePosixPath(under) / file.relative_to(folder).as_posix())))
         folders[:] = [name for name in folders if not name.startswith(STAGING)]
     return found
 
 
-def pack(files: Iterable[Item], stream: IO[bytes]) -> Packed:
+def output_items(folder: Path) -> tuple[list[Item], list[str]]:
+    """The files of an output folder with any names, and notes on what is left out; no link is followed.
+
+    A link to something within the folder is packed as a link. Other links, pipes and sockets are left out.
+    """
+    found, links, notes = list[Item](), list[Item](), list[str]()
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*files, *(each for each in folders if Path(path, each).is_symlink())]):
+            file = Path(path, name)
+            item = Item(file, file.relative_to(folder).as_posix())
+            if name.startswith(_OURS):
+                continue
+            if file.is_symlink():
+                target = os.readlink(file)  # noqa: PTH115 - a Path would lose a trailing slash
+                is_kept = _leads_inside(item.name, target) and file.exists()
+                links += [item._replace(link=target)] if is_kept else []
+                notes += [] if is_kept else [f"{shown(str(file))} is a link to {shown(target)}"]
+            elif file.is_file():
+                found.append(item)
+            else:
+                notes.append(f"{shown(str(file))} is no file")
+        folders[:] = [name for name in folders if not name.startswith(STAGING)]
+    return [*found, *links], notes
+
+
+def shown(name: str) -> str:
+    """A file's name as it fits into one line of a log: quoted where it cannot be printed."""
+    return name if name.isprintable() else repr(name)
+
+
+def pack(files: Iterable[Item], stream: IO[bytes], end: str = LINES) -> Packed:
     """Write files and their sums as a tar stream.
+
+    Args:
+        files: What to pack; links have no sum.
+        stream: Takes it.
+        end: Of each entry in the sums (LINES or ZEROS).
 
     Raises:
         PackError: a file is gone, cannot be read, or changed meanwhile.
         BrokenPipeError: the reader is gone.
     """
-    sums, count, size = "", 0, 0
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as tar:
+    sums, count, size = b"", 0, 0
+    with _tar(stream, "w|") as tar:
         tar.copybufsize = _BLOCK  # type: ignore[attr-defined]
         for item in files:
+            if item.link:
+                _add_link(tar, item)
+                continue
             digest, length = _add(tar, item)
-            sums += f"{digest}  ./{item.name}\n"  # a file named - would be stdin to sha256sum
+            # A file named - would be stdin to sha256sum.
+            sums += os.fsencode(f"{digest}  ./{item.name}{end}")
             count, size = count + 1, size + length
         info = tarfile.TarInfo(SUMS)
-        info.size = len(sums.encode())
-        tar.addfile(info, BytesIO(sums.encode()))
-    return Packed(count, size, hashlib.sha256(sums.encode()).hexdigest())
+        info.size = len(sums)
+        tar.addfile(info, BytesIO(sums))
+    return Packed(count, size, hashlib.sha256(sums).hexdigest())
 
 
 def unpack(stream: IO[bytes], target: Path) -> list[str]:
-    """Read a stream of `pack` into a folder; nothing appears there unless all of it is right.
+    """Read a stream with ZEROS into a folder; nothing appears there unless all of it is right.
 
     Returns:
-        Names of the files, relative to the folder, sorted.
+        Names of the files and links, relative to the folder, sorted.
 
     Raises:
         PackError: the stream is cut short, or a checksum differs.
+        WriteError: a file cannot be written here.
     """
     staging = target / STAGING
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
+    with _writing(target):
+        staging.mkdir(parents=True)
     try:
-        found, sums = _extract(stream, staging)
+        found, links, sums = _extract(stream, staging, target)
         _compare(found, sums)
+        _place_links(links, staging, target)
         _commit(staging, target)
     except (tarfile.TarError, EOFError) as error:
-        raise PackError(f"the stream is not whole: {error}") from error
+        raise CutShortError(f"the stream is not whole: {error}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return sorted(found)
+    return sorted((*found, *links))
+
+
+def _tar(stream: IO[bytes], mode: str) -> tarfile.TarFile:
+    """A stream whose names may have any bytes."""
+    return tarfile.open(  # type: ignore[call-overload,no-any-return]
+        fileobj=stream,
+        mode=mode,
+        format=tarfile.PAX_FORMAT,
+        bufsize=_BLOCK,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
 
 
 class _Hashing:
@@ -133,24 +218,60 @@ def _add(tar: tarfile.TarFile, item: Item) -> tuple[str, int]:
     return hashing.hash.hexdigest(), info.size
 
 
-def _extract(stream: IO[bytes], staging: Path) -> tuple[dict[str, str], str | None]:
-    found: dict[str, str] = {}
-    sums = None
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
+def _add_link(tar: tarfile.TarFile, item: Item) -> None:
+    info = tarfile.TarInfo(item.name)
+    info.type, info.linkname = tarfile.SYMTYPE, item.link
+    tar.addfile(info)
+
+
+def _leads_inside(name: str, target: str) -> bool:
+    """Whether a link stays within the folder, whatever other such links lie on its way.
+
+    So `..` counts at the start only, where no link comes before it, and no higher than the folder itself.
+    """
+    parts, depth = PurePosixPath(target).parts, len(PurePosixPath(name).parts) - 1
+    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    return not target.startswith("/") and up <= depth and ".." not in parts[up:]
+
+
+def _extract(
+    stream: IO[bytes], staging: Path, target: Path
+) -> tuple[dict[str, str], dict[str, str], bytes | None]:
+    """Write what a stream has; returns the sums of the files, the targets of the links, the stream's sums."""
+    found, links, sums = dict[str, str](), dict[str, str](), None
+    with _tar(stream, "r|") as tar:
         for member in tar:
-            content = tar.extractfile(member)
-            if content is None or not _is_inside(member.name):
+            if not _is_inside(member.name):
                 raise PackError(f"{member.name!r}: expected a file within the folder")
-            if member.name == SUMS:
-                sums = content.read().decode()
+            if member.issym():
+                links[member.name] = member.linkname
                 continue
-            path = staging / member.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            hashing = _Hashing(content)
-            with path.open("wb") as out:
-                shutil.copyfileobj(hashing, out, _BLOCK)
-            found[member.name] = hashing.hash.hexdigest()
-    return found, sums
+            content = tar.extractfile(member)
+            if content is None:
+                raise PackError(f"{member.name!r}: expected a file")
+            if member.name == SUMS:
+                sums = content.read()
+                continue
+            found[member.name] = _save(content, staging / member.name, target / member.name)
+    return found, links, sums
+
+
+def _save(content: IO[bytes], path: Path, final: Path) -> str:
+    """Write one file; its SHA-256."""
+    hashing = _Hashing(content)
+    with _writing(final):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as out:
+            shutil.copyfileobj(hashing, out, _BLOCK)
+    return hashing.hash.hexdigest()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error) from error
 
 
 def _is_inside(name: str) -> bool:
@@ -158,18 +279,32 @@ def _is_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-def _compare(found: dict[str, str], sums: str | None) -> None:
+def _compare(found: dict[str, str], sums: bytes | None) -> None:
     if sums is None:
-        raise PackError("the stream is not whole: its checksums are missing")
-    wanted = {line[66:].removeprefix("./"): line[:64] for line in sums.splitlines()}
+        raise CutShortError("the stream is not whole: its checksums are missing")
+    entries = os.fsdecode(sums).split(ZEROS)[:-1]
+    wanted = {entry[66:].removeprefix("./"): entry[:64] for entry in entries}
     wrong = [name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)]
     if wrong:
-        raise PackError(f"checksum differs: {', '.join(sorted(wrong)[:5])}")
+        raise PackError(f"checksum differs: {', '.join(map(shown, sorted(wrong)[:5]))}")
+
+
+def _place_links(links: dict[str, str], staging: Path, target: Path) -> None:
+    """Last: no file is written through a link."""
+    for name, to in links.items():
+        if not _leads_inside(name, to):
+            raise PackError(f"{name!r}: expected a link to something within the folder, found {to!r}")
+        with _writing(target / name):
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
+            (staging / name).symlink_to(to)
 
 
 def _commit(staging: Path, target: Path) -> None:
     for entry in sorted(staging.iterdir()):
         place = target / entry.name
-        if place.is_dir():
-            shutil.rmtree(place)
-        entry.replace(place)
+        with _writing(place):
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            elif entry.is_dir() and not entry.is_symlink():
+                place.unlink(missing_ok=True)
+            entry.replace(place)

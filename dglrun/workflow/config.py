@@ -112,6 +112,7 @@ class RunConfig(BaseModel):
     verify: Literal["auto", "always", "never"] = "auto"
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
     lease: Annotated[float, Field(ge=3)] = 30.0
+    hang_timeout: Annotated[float, Field(gt=0)] | None = None
     shm_dir: str = names.SHM_DIR
     python: str = sys.executable or "python3"
     script_args: tuple[str, ...] = ()
@@ -250,6 +251,8 @@ def _contradictions(config: RunConfig) -> list[str]:
 def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
     mode, backend = config.context.mode, config.partition_backend
     if config.is_skip:
+        if config.hang_timeout is not None:
+            yield "--hang-timeout: mode Skip has no workers, whose activity could be watched"
         return
     if backend and backend not in JOB_BACKENDS[mode]:
         yield f"--partition-backend is {backend}: mode {mode.value} has {', '.join(JOB_BACKENDS[mode])}"

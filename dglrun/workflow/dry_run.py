@@ -1,7 +1,7 @@
 """A plan as YAML: what `--dry-run` prints, and with `--verbose` all that the executor performs."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -22,14 +22,13 @@ def as_yaml(config: RunConfig) -> str:
 
 def full(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
     """All values of all steps: commands as lists of arguments, environments, specs."""
-    shown = {**head, "phases": [_phase(phase, [_step(step) for step in phase.steps]) for phase in phases]}
+    shown = {**head, "phases": [_phase(phase, _step) for phase in phases]}
     return yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
 
 
 def short(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
     """Each step in a user's terms; every command is one line, to be copied into a shell."""
-    steps = [[plan_summary.of(step) for step in phase.steps] for phase in phases]
-    shown = {**head, "phases": [_phase(phase, found) for phase, found in zip(phases, steps, strict=True)]}
+    shown = {**head, "phases": [_phase(phase, plan_summary.of) for phase in phases]}
     return yaml.dump(shown, Dumper=_ShortDumper, sort_keys=False, width=float("inf"), allow_unicode=True)
 
 
@@ -84,13 +83,18 @@ _ShortDumper.add_representer(list, _list)
 _ShortDumper.add_representer(OneLine, _one_line)
 
 
-def _phase(phase: PlanPhase, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "pod": phase.pod, "steps": steps}
+def _phase(phase: PlanPhase, show: Callable[[Step], dict[str, Any]]) -> dict[str, Any]:
+    steps = [show(step) for step in phase.steps]
+    shown = {"phase": f"{phase.number}/{phase.of}", "title": phase.title, "pod": phase.pod, "steps": steps}
+    if phase.at_end:
+        shown["however_these_end"] = [show(step) for step in phase.at_end]
+    return shown
 
 
 def _step(step: Step) -> dict[str, Any]:
     if isinstance(step, InParallel):
-        return {"InParallel": {"limit": step.limit, "steps": [_step(each) for each in step.steps]}}
+        values = {"limit": step.limit, "ends_all": step.ends_all}
+        return {"InParallel": {**values, "steps": [_step(each) for each in step.steps]}}
     return {type(step).__name__: _plain(step)}
 
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any, Protocol, assert_never
@@ -16,6 +16,7 @@ from dglrun.errors import DataError, RunError
 from dglrun.transfer import copy
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Stream, Streams
+from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.progress import Reporter
@@ -69,8 +70,7 @@ class Executor:
         self._partitions: dict[str, PartitionFiles] = {}
         self._proved: set[str] = set()
         self._training: Training | None = None
-        self._outputs: dict[str, int] = {}
-        self._collected: list[str] = []
+        self._outputs: dict[str, int | None] = {}
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
         """Perform all phases.
@@ -83,16 +83,34 @@ class Executor:
             for phase in phases:
                 self._reporter.stage(phase.stage, phase.title)
                 with _told(phase):
-                    for step in phase.steps:
-                        self._do(step, phase.stage)
+                    self._perform(phase)
         except BaseException as error:
-            if self._training:
-                self._training.stop(type(error).__name__)
+            self._stop_training(error)
             raise
         finally:
             self._close_training()
             # Copies that other threads still wait for; last, as the agents are stopped through streams, too.
             self._streams.kill_all()
+
+    def _perform(self, phase: PlanPhase) -> None:
+        try:
+            for step in phase.steps:
+                self._do(step, phase.stage)
+        except Exception as error:
+            self._stop_training(error)
+            self._close_training()
+            for step in phase.at_end:
+                self._try(step, phase.stage)
+            raise
+        for step in phase.at_end:
+            self._do(step, phase.stage)
+
+    def _try(self, step: Step, stage: str) -> None:
+        """Perform a step after a failure, which stays the run's."""
+        try:
+            self._do(step, stage)
+        except Exception as error:
+            print(f"dglrun: note: {error}", flush=True)
 
     def _do(self, step: Step, stage: str) -> None:  # noqa: C901, PLR0912 - a case for each type, no other rule
         match step:
@@ -129,6 +147,8 @@ class Executor:
         pool = ThreadPoolExecutor(step.limit, thread_name_prefix="step")
         futures = [pool.submit(self._do, each, stage) for each in step.steps]
         try:
+            if not step.ends_all:
+                _note_later_failures(futures)
             _first_failure(futures)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -199,15 +219,23 @@ class Executor:
         )
 
     def _collect(self, step: Collect) -> None:
-        if not self._outputs.get(step.pod):
+        files = self._outputs.get(step.pod, 0)
+        if files == 0:
             return
-        folder = Path(step.folder if self._collected else step.folder_if_first)
-        self._collected.append(step.pod)
-        deadline = time.monotonic() + step.seconds
-        found = copy.collect(self._streams, step.argv, step.pod, folder, deadline)
-        print(f"collected {len(found)} files of {step.pod} into {folder}:", flush=True)
-        for name in found:
-            print(f"  {name} ({(folder / name).stat().st_size} bytes)", flush=True)
+        pods = list(self._outputs)
+        is_first = all(self._outputs[pod] == 0 for pod in pods[: pods.index(step.pod)])
+        folder = Path(step.folder_if_first if is_first else step.folder)
+        seconds = step.seconds_if_lost if files is None else step.seconds
+        with _marked(Path(step.folder_if_first, step.marker)):
+            deadline = time.monotonic() + seconds
+            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._gone)
+        if not found:
+            with suppress(OSError):
+                folder.rmdir()  # only an empty one, as that of a worker whose folder is shared
+            return
+        lines = [f"collected {len(found)} files of {step.pod} into {shown(str(folder))}:"]
+        lines += [f"  {shown(name)} ({(folder / name).lstat().st_size} bytes)" for name in found]
+        print("\n".join(lines), flush=True)  # at once: several workers are collected at the same time
 
     # --- waits
 
@@ -240,10 +268,17 @@ class Executor:
     def _train(self, step: Train, stage: str) -> None:
         if self._training is None or self._training.pods != step.workers:
             raise AssertionError(f"the plan starts the agents of {step.workers} first")
-        self._outputs = self._training.run(step, lambda line: self._reporter.stage(stage, line))
+        try:
+            self._training.run(step, lambda line: self._reporter.stage(stage, line))
+        finally:
+            self._outputs = self._training.outputs
+            if all(files == 0 for files in self._outputs.values()):
+                print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
         self._close_training()
-        if not any(self._outputs.values()):
-            print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
+
+    def _stop_training(self, error: BaseException) -> None:
+        if self._training:
+            self._training.stop(type(error).__name__)
 
     def _close_training(self) -> None:
         if self._training:
@@ -251,6 +286,8 @@ class Executor:
             self._training = None  # only now: a signal during close still has to stop and close it
 
     def _gone(self, pod: str) -> str | None:
+        if self._cluster is None:
+            return None
         try:
             self._pod(pod)
         except RunError as error:
@@ -332,6 +369,21 @@ def _write(step: WriteText) -> None:
         raise RunError(f"{step.path}: cannot be written: {error.strerror}", exitcodes.IO) from error
 
 
+@contextmanager
+def _marked(path: Path) -> Iterator[None]:
+    """Within it a file lies there, by which a worker recognises a shared folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise WriteError(path, error) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
 def _ignore(_line: str) -> None:
     """What a check says is in the log; the stage's message stays."""
 
@@ -354,6 +406,13 @@ def _checked(step: CheckPartition) -> PartitionFiles:
         raise RunError(str(error), error.exit_code) from error
 
 
+def _note_later_failures(futures: "list[Future[None]]") -> None:
+    """Wait for all, and say of those that failed what the first one's error does not."""
+    wait(futures)
+    for error in [error for future in futures if (error := future.exception())][1:]:
+        print(f"dglrun: note: {error}", flush=True)
+
+
 def _first_failure(futures: "list[Future[None]]") -> None:
     """Wait for all, or for the first that fails.
 
@@ -361,7 +420,7 @@ def _first_failure(futures: "list[Future[None]]") -> None:
         RunError: that one's error.
     """
     done, _rest = wait(futures, return_when=FIRST_EXCEPTION)
-    for future in done:
+    for future in sorted(done, key=futures.index):
         future.result()
 
 

@@ -34,13 +34,13 @@ class OutputPrinter:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
-        self._progress: Callable[[str], None] | None = None
+        self._see: Callable[[int, str, str], None] | None = None
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
-    def report_to(self, progress: Callable[[str], None]) -> None:
-        """Give each line of worker 0's trainer 0 to somebody from now on."""
-        self._progress = progress
+    def observe(self, see: Callable[[int, str, str], None]) -> None:
+        """Show somebody the index of the worker, the process and the text of each line printed from now on."""
+        self._see = see
 
     def put(self, chunk: Chunk) -> None:
         """Print a chunk when those before it have been printed."""
@@ -55,11 +55,7 @@ class OutputPrinter:
         while chunk := self._queue.get():
             sys.stdout.write("".join(f"[worker-{chunk.worker} {who}] {text}\n" for who, text in chunk.lines))
             sys.stdout.flush()
-            if self._progress and chunk.worker == 0:
-                self._tell_progress(chunk)
+            if see := self._see:
+                for who, text in chunk.lines:
+                    see(chunk.worker, who, text)
             chunk.printed()
-
-    def _tell_progress(self, chunk: Chunk) -> None:
-        found = [text for who, text in chunk.lines if who == "trainer 0" and text]
-        if found and self._progress:
-            self._progress(found[-1])

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from dglrun.agent import CAUSES_VARIABLE
+from dglrun.agent.activity import CPU, OUTPUT
 from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.kubectl import Kubectl
+from dglrun.transfer.tar_stream import SHARED
 from dglrun.workflow import partition_phases
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.steps import (
@@ -38,6 +40,9 @@ STOP_SECONDS = 20.0
 """Until all workers have stopped; their agents stop by themselves, too, when their lease is over."""
 SETTLE_SECONDS = 0.5
 SERVERS_SECONDS = 30.0
+STACKS_SECONDS = 10.0
+LOST_SECONDS = 30.0
+"""How long the output of a worker is asked for that was lost, while the job waits to be told failed."""
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]
@@ -62,7 +67,7 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     """Copy the parts to the workers, unless they make them; start the agents; train; collect the output."""
     pod = names.launcher(config.context.job)
     agents = (_start_agents(config, hosts, run),)
-    train = (_train(config, hosts), *_collects(config, hosts))
+    train, collect = (_train(config, hosts),), _collects(config, hosts, run)
     if config.partitions_on_workers:
         first = partition_phases.on_workers(config, hosts)
     else:
@@ -71,7 +76,7 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     return (
         *first,
         PlanPhase(4, PHASES, pod, "revise hostfile", report.STAGE_DISPATCHING, agents),
-        PlanPhase(5, PHASES, pod, "launch the training", report.STAGE_TRAINING, train),
+        PlanPhase(5, PHASES, pod, "launch the training", report.STAGE_TRAINING, train, collect),
     )
 
 
@@ -163,6 +168,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         output=config.output,
         lease=config.lease,
         shm=config.shm_dir,
+        watched=_watched(config),
     )
     return WorkerAgent(host, _exec(config, host, config.python, "-m", "dglrun", "supervise"), spec)
 
@@ -242,20 +248,32 @@ def _world_size(config: RunConfig, hosts: Sequence[Host]) -> int:
 
 def _train(config: RunConfig, hosts: Sequence[Host]) -> Train:
     pods = tuple(host.name for host in hosts)
-    return Train(pods, _world_size(config, hosts), SERVERS_SECONDS)
+    return Train(pods, _world_size(config, hosts), SERVERS_SECONDS, config.hang_timeout, STACKS_SECONDS)
 
 
-def _collects(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
+def _watched(config: RunConfig) -> Strings:
+    """A rank that waits for its peers on a GPU keeps a CPU busy, so that only output counts there."""
+    has_gpus = config.context.gpus or config.num_gpus
+    return () if config.hang_timeout is None else (OUTPUT,) if has_gpus else (OUTPUT, CPU)
+
+
+def _collects(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step, ...]:
     """Worker 0's output at the top, others' beside it; DGL's rank 0, which saves, need not be torch's."""
     top = config.output
     folders = [top, *(f"{top}/{host.name}" for host in hosts[1:])]
-    collects = [_collect(config, host, folder) for host, folder in zip(hosts, folders, strict=True)]
-    return (ReportStage(report.STAGE_COLLECTING, "bring the output here"), *collects)
+    markers = [f"{SHARED}{run}-{index}" for index in range(len(hosts))]
+    collects = [_collect(config, *each) for each in zip(hosts, folders, markers, strict=True)]
+    return (
+        ReportStage(report.STAGE_COLLECTING, "bring the output here"),
+        InParallel(tuple(collects), COPIES, ends_all=False),
+    )
 
 
-def _collect(config: RunConfig, host: Host, folder: str) -> Collect:
-    argv = _exec(config, host, config.python, "-m", "dglrun", "pack", config.output)
-    return Collect(host.name, config.output, argv, folder, config.output, config.start_timeout)
+def _collect(config: RunConfig, host: Host, folder: str, marker: str) -> Collect:
+    pack = (config.python, "-m", "dglrun", "pack", "--unless", marker, config.output)
+    argv, seconds = _exec(config, host, *pack), config.start_timeout
+    if_lost = min(LOST_SECONDS, seconds)
+    return Collect(host.name, config.output, argv, marker, folder, config.output, seconds, if_lost)
 
 
 def _exec(config: RunConfig, host: Host, *command: str) -> Strings:

@@ -60,7 +60,7 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
         case Send():
             return _send(step)
         case InParallel():
-            return {"at_a_time": step.limit, "steps": [of(each) for each in step.steps]}
+            return _in_parallel(step)
         case StartAgents():
             return _start_agents(step)
         case Train():
@@ -93,13 +93,23 @@ def _send(step: Send) -> OneLine:
     return OneLine({"files": files, "of": step.config, "to": step.pod, "folder": folder})
 
 
+def _in_parallel(step: InParallel) -> dict[str, Any]:
+    shown: dict[str, Any] = {"at_a_time": step.limit}
+    if not step.ends_all:
+        shown["ends"] = "when all have ended; a failure of one stops no other"
+    return {**shown, "steps": [of(each) for each in step.steps]}
+
+
 def _train(step: Train) -> dict[str, Any]:
-    return {
+    shown = {
         "workers": list(step.workers),
         "world_size": step.world_size,
         "ends": "when all ranks have ended with 0; the first failure of a process or worker stops all",
         "servers_stop_after": _seconds(step.servers_seconds),
     }
+    if step.hang_seconds is not None:
+        shown["fails_if_idle_for"] = _seconds(step.hang_seconds)
+    return shown
 
 
 def _collect(step: Collect) -> OneLine:

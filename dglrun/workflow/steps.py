@@ -182,15 +182,18 @@ class Send:
 
 @dataclass(frozen=True)
 class InParallel:
-    """Perform steps at the same time; the first failure ends the run.
+    """Perform steps at the same time; a failure of one is a failure of all.
 
     Attributes:
         steps: Each is a process that holds a stream through the API server.
         limit: How many at the same time.
+        ends_all: Whether the first failure leaves the other steps undone; else each is performed to its end,
+            and the failure that came first in their order is that of all.
     """
 
-    steps: tuple[Send, ...]
+    steps: "tuple[Send | Collect, ...]"
     limit: int
+    ends_all: bool = True
 
 
 @dataclass(frozen=True)
@@ -248,11 +251,16 @@ class Train:
         workers: The pods, whose agents have been started.
         world_size: Trainers on all workers together; their ranks are 0 to world_size - 1.
         servers_seconds: How long servers may run after all trainers have ended; then they are stopped.
+        hang_seconds: The training fails when no process on any worker was active for so long, as far as the
+            specs of the agents say what counts. None: it may take any time.
+        stacks_seconds: How long it waits then for the stacks of all processes.
     """
 
     workers: tuple[str, ...]
     world_size: int
     servers_seconds: float
+    hang_seconds: float | None = None
+    stacks_seconds: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -270,23 +278,28 @@ class ReportStage:
 
 @dataclass(frozen=True)
 class Collect:
-    """Copy the files of a worker's output folder here, with checksums; nothing if `Train` found none there.
+    """Copy the files of a worker's output folder here, with checksums; nothing if its agent counted none.
 
     Attributes:
         pod: The worker.
         source: The folder there.
         argv: Writes the files as a tar stream on stdout.
+        marker: Name of a file that lies in `folder_if_first` meanwhile: a worker that sees it in `source` has
+            the launcher's own folder, on a shared volume, and sends nothing.
         folder: Where they go.
-        folder_if_first: Where they go instead when no worker collected before had files.
+        folder_if_first: Where they go instead when no worker with a lower index has files.
         seconds: How long a pod that cannot be reached is tried again.
+        seconds_if_lost: The same for a worker whose agent was lost, so that nobody counted its files.
     """
 
     pod: str
     source: str
     argv: Argv
+    marker: str
     folder: str
     folder_if_first: str
     seconds: float
+    seconds_if_lost: float
 
 
 Step = (
@@ -310,6 +323,9 @@ Step = (
 class PlanPhase:
     """A part of the run that ends before the next begins. Its steps are performed in the order written.
 
+    `at_end` follows the steps, whether these have succeeded or failed. After a failure it changes nothing of
+    how the run ends: what fails in it is a note in the log. A signal that ends the run leaves it out.
+
     Attributes:
         number: Of this phase, from 1.
         of: Number of phases of the whole job.
@@ -317,6 +333,7 @@ class PlanPhase:
         title: As the log says it.
         stage: As the report says it (`dglrun.contract.report`).
         steps: What to do.
+        at_end: What to do then, however the steps have ended.
     """
 
     number: int
@@ -325,3 +342,4 @@ class PlanPhase:
     title: str
     stage: str
     steps: tuple[Step, ...]
+    at_end: tuple[Step, ...] = ()

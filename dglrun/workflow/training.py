@@ -14,6 +14,7 @@ from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
 from dglrun.workflow.agent_connections import Address, AgentConnections
 from dglrun.workflow.agent_start import AgentStarter
+from dglrun.workflow.hang_watch import HangWatch, IdleRank
 from dglrun.workflow.output_printer import OutputPrinter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import StartAgents, Train
@@ -60,6 +61,13 @@ class Training:
             for process in agent.spec.processes
             if process.role is ProcessRole.TRAINER
         }
+        self._ranks = {
+            (agent.host.name, process.name): process.rank
+            for agent in step.agents
+            for process in agent.spec.processes
+            if process.rank is not None
+        }
+        self._hang = HangWatch(self._ranks, self.pods, None)
         self._port: int | None = None
         self._stopping: str | None = None
         self._on = self._handlers()
@@ -89,24 +97,29 @@ class Training:
                 missing = [worker.pod for worker in self._workers if not worker.greeting]
                 raise RunError(f"no supervisor within {seconds:g} s on {missing}", exitcodes.UNAVAILABLE)
 
-    def run(self, step: Train, progress: Callable[[str], None]) -> dict[str, int]:
+    @property
+    def outputs(self) -> dict[str, int | None]:
+        """Number of files in the output folder of each worker; None where no agent has counted them."""
+        return {worker.pod: worker.files if worker.has_finished else None for worker in self._workers}
+
+    def run(self, step: Train, progress: Callable[[str], None]) -> None:
         """Tell all agents to start the training, and follow it to its end.
 
         Args:
             step: When it is over.
             progress: Takes the lines of worker 0's trainer 0.
 
-        Returns:
-            Number of files in the output folder of each worker.
-
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
-        self._printer.report_to(progress)
+        self._printer.observe(lambda index, who, text: self._see(index, who, text, progress))
+        self._hang = HangWatch(self._ranks, self.pods, step.hang_seconds)
         self._port = (self._workers[0].greeting or {})["port"]
         self._tell_all({"do": "start", "port": self._port})
-        self._follow(lambda: not self._running or bool(self._failures))
+        self._follow(lambda: not self._running or bool(self._failures or self._idlest()))
         self._raise_failure()
+        if self._running and (idlest := self._idlest()):
+            self._raise_hang(idlest, step.stacks_seconds)
         print(f"dglrun: all {step.world_size} trainers have ended well", flush=True)
         if not self._follow(self._all_over, step.servers_seconds):
             print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
@@ -114,7 +127,6 @@ class Training:
         self._raise_failure()
         self._follow(self._all_silent)
         self._raise_failure()
-        return {worker.pod: worker.files for worker in self._workers}
 
     def stop(self, why: str) -> None:
         """End everything on every worker, and wait until that is so and its output is printed."""
@@ -157,6 +169,24 @@ class Training:
         self.stop(str(error)[:500])
         raise error
 
+    def _idlest(self) -> list[IdleRank]:
+        return self._hang.idlest(time.monotonic())
+
+    def _raise_hang(self, idlest: list[IdleRank], seconds: float) -> None:
+        """Show the stacks of all processes, stop everything and raise.
+
+        Raises:
+            RunError: always.
+        """
+        self._hang.want_stacks()
+        print("dglrun: the training hangs; the stacks of its processes follow", flush=True)
+        self._tell_all({"do": "stacks"})
+        self._follow(lambda: self._hang.has_stacks, seconds)
+        error = self._hang.error(idlest)
+        print(f"dglrun: {error}: everything is stopped", flush=True)
+        self.stop(str(error)[:500])
+        raise error
+
     def _all_over(self) -> bool:
         return all(worker.is_over for worker in self._workers)
 
@@ -189,6 +219,8 @@ class Training:
             "note": lambda worker, record: self._print(worker, record["text"]),
             "listening": lambda worker, record: self._connect(worker, record["port"]),
             "not_started": lambda worker, record: self._not_started(worker, record["what"]),
+            "alive": lambda worker, record: self._hang.heard(worker.pod, record["idle"], time.monotonic()),
+            "stacks": lambda worker, record: self._hang.told_stacks(worker.pod),
             "hello": self._greeted,
             "ended": self._ended,
             "failed": lambda worker, record: self._failed(worker, ProcessFailure.of(record)),
@@ -203,6 +235,12 @@ class Training:
             self._connections.tell(worker.pod, {"do": "stop", "why": self._stopping})
         elif self._port and record["state"] == "waiting":  # the connection had broken under the first `start`
             self._connections.tell(worker.pod, {"do": "start", "port": self._port})
+
+    def _see(self, index: int, who: str, text: str, progress: Callable[[str], None]) -> None:
+        """Look at a line that has been printed; called by the printer's thread."""
+        self._hang.line(self._workers[index].pod, who, text)
+        if index == 0 and who == "trainer 0" and text:
+            progress(text)
 
     def _ended(self, worker: WorkerConnection, record: Record) -> None:
         if record["code"] == 0:

@@ -112,6 +112,8 @@ def _reason(pod: Pod, end: Ended) -> str:
         return "OOMKilled"
     if pod.main_end is None:
         return "PodFailed"
+    if pod.role is Role.LAUNCHER and end.exit_code == exitcodes.HUNG:
+        return "TrainingHung"
     return {
         Role.LAUNCHER: "TrainingFailed",
         Role.PARTITIONER: "PartitionFailed",

@@ -212,7 +212,7 @@ def test_pack_explains_itself(capsysbinary: pytest.CaptureFixture[bytes]) -> Non
         main(["pack", "--help"])
 
     assert ended.value.code == 0
-    assert capsysbinary.readouterr().out.startswith(b"usage: dglrun pack [-h] DIR")
+    assert capsysbinary.readouterr().out.startswith(b"usage: dglrun pack [-h] [--unless NAME] DIR")
 
 
 def test_outside_of_a_pod_one_line_says_what_to_do(

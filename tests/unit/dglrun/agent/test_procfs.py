@@ -1,6 +1,7 @@
 """Processes as /proc shows them."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -22,11 +23,12 @@ def test_a_stat_line_is_read_whatever_the_name(comm: str, pid: int, parent: int,
     """Blanks and brackets in the command's name do not shift the fields."""
     fields = ["0"] * 48
     fields[17] = "12345"
+    fields[9:13] = ["1", "2", "3", "4"]
     fields[47] = str(status)
 
     entry = procfs.parse(f"{pid} ({comm}) Z {parent} {' '.join(fields)}\n")
 
-    assert entry == procfs.Entry(pid, parent, "Z", 12345, status)
+    assert entry == procfs.Entry(pid, parent, "Z", 12345, status, 10 / os.sysconf("SC_CLK_TCK"))
     assert entry.is_zombie
 
 
@@ -49,3 +51,17 @@ def test_descendants_are_found_over_generations() -> None:
     entries = {pid: procfs.Entry(pid, parent, "S", 0, 0) for pid, parent in [(2, 1), (3, 2), (4, 3), (5, 1)]}
 
     assert {entry.pid for entry in procfs.descendants(2, entries)} == {3, 4}
+
+
+def test_a_process_says_which_signals_it_handles() -> None:
+    """One that does not handle a signal would be ended by it."""
+    script = "import signal; signal.signal(signal.SIGUSR1, print); print(flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+
+        found = [procfs.catches(child.pid, number) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+        child.kill()
+
+    assert found == [True, False]
+    assert not procfs.catches(child.pid, signal.SIGUSR1)

@@ -32,6 +32,7 @@ specs = st.builds(
     lease=st.floats(1, 100),
     grace=st.floats(0, 10),
     shm=words,
+    watched=st.lists(words).map(tuple),
 )
 
 

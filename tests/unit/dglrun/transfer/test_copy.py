@@ -23,6 +23,11 @@ def _is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "ATTEMPTS", 1)
 
 
+def is_there(_pod: str) -> str | None:
+    """The API server knows the pod, or does not answer."""
+    return None
+
+
 def test_a_receiver_that_takes_no_byte_is_given_up(tmp_path: Path) -> None:
     """The write would wait as long as the connection lives, and the job with it."""
     (tmp_path / "big").write_bytes(bytes(1 << 20))  # more than a pipe holds
@@ -36,6 +41,62 @@ def test_a_receiver_that_takes_no_byte_is_given_up(tmp_path: Path) -> None:
 def test_a_sender_that_gives_no_byte_is_given_up(tmp_path: Path) -> None:
     """The read would wait as long; nothing of the stream is left."""
     with pytest.raises(CopyError, match="copy from pod-0 failed"):
-        copy.collect(Streams(), STANDS_STILL, "pod-0", tmp_path / "here", time.monotonic())
+        copy.collect(Streams(), STANDS_STILL, "pod-0", tmp_path / "here", time.monotonic(), is_there)
 
     assert list((tmp_path / "here").iterdir()) == []
+
+
+REFUSED = """
+import pathlib, subprocess, sys
+tries, folder = pathlib.Path(sys.argv[1]), sys.argv[2]
+tries.write_text(tries.read_text() + "x" if tries.exists() else "x")
+if len(tries.read_text()) < 6:
+    sys.exit("The connection to the server 10.0.0.1:443 was refused - some words that nobody has listed")
+if len(tries.read_text()) < 10:
+    print("half a stream")
+    sys.exit(1)
+sys.exit(subprocess.call([sys.executable, "-m", "dglrun", "pack", folder]))
+"""
+
+
+@pytest.fixture
+def _goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy, "STALL_SECONDS", 30.0)
+    monkeypatch.setattr(copy, "ATTEMPTS", 3)
+    monkeypatch.setattr(copy, "BACKOFF_SECONDS", (0.0,))
+
+
+@pytest.mark.usefixtures("_goes_on_at_once")
+def test_an_output_is_asked_for_until_the_deadline(tmp_path: Path) -> None:
+    """A finished training is not thrown away for an API server that is away for some seconds."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from/model.pt").write_text("weights")
+    argv = (sys.executable, "-c", REFUSED, str(tmp_path / "tries"), str(tmp_path / "from"))
+
+    names = copy.collect(Streams(), argv, "pod-0", tmp_path / "to", time.monotonic() + 50, is_there)
+
+    assert names == ["model.pt"]
+    assert (tmp_path / "to/model.pt").read_text() == "weights"
+
+
+@pytest.mark.usefixtures("_goes_on_at_once")
+def test_an_output_whose_pod_is_gone_is_given_up(tmp_path: Path) -> None:
+    """There is nobody left to ask, long before the deadline."""
+    argv = (sys.executable, "-c", "import sys; sys.exit('pods \\'pod-0\\' not found')")
+
+    with pytest.raises(CopyError, match="copy from pod-0 failed: it was evicted") as caught:
+        copy.collect(Streams(), argv, "pod-0", tmp_path, time.monotonic() + 50, lambda _pod: "it was evicted")
+
+    assert caught.value.code == 75
+
+
+@pytest.mark.usefixtures("_goes_on_at_once")
+def test_an_output_that_cannot_be_read_is_given_up(tmp_path: Path) -> None:
+    """Asking for a file until the deadline mends no file: three attempts, then its name is told."""
+    said = "dglrun pack: /out/model.pt: cannot be read whole: Permission denied"
+    argv = (sys.executable, "-c", f"import sys; print({said!r}, file=sys.stderr); sys.exit(74)")
+
+    with pytest.raises(CopyError, match=r"attempt 3: .*model\.pt: cannot be read whole") as caught:
+        copy.collect(Streams(), argv, "pod-0", tmp_path, time.monotonic() + 50, is_there)
+
+    assert caught.value.code == 74

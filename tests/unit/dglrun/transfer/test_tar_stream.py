@@ -1,15 +1,16 @@
 """Streams of files with checksums, in and out."""
 
 import io
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dglrun.transfer.copy import RECEIVE
-from dglrun.transfer.tar_stream import Item, PackError, items, pack, unpack
+from dglrun.transfer.tar_stream import ZEROS, Item, PackError, items, output_items, pack, unpack
 
 names = st.lists(
     st.text("abz .é-", min_size=1, max_size=5).filter(lambda n: n.strip(". ")), min_size=1, max_size=3
@@ -17,6 +18,12 @@ names = st.lists(
 trees = st.dictionaries(names.map("/".join), st.binary(max_size=3000), max_size=6).filter(
     lambda tree: not any(b.startswith(a + "/") for a in tree for b in tree)
 )
+
+
+any_names = st.binary(min_size=1, max_size=20).filter(
+    lambda n: not {b"/"[0], 0} & {*n} and n not in (b".", b"..") and not n.startswith(b".dglrun-")
+)
+any_trees = st.dictionaries(any_names.map(os.fsdecode), st.binary(max_size=300), max_size=6)
 
 
 def write_tree(folder: Path, tree: dict[str, bytes]) -> None:
@@ -33,7 +40,14 @@ def read_tree(folder: Path) -> dict[str, bytes]:
 
 
 def packed(folder: Path) -> bytes:
-    """A folder as a stream."""
+    """An output folder as a stream."""
+    stream = io.BytesIO()
+    pack(output_items(folder)[0], stream, ZEROS)
+    return stream.getvalue()
+
+
+def packed_for_a_shell(folder: Path) -> bytes:
+    """A folder as a stream for a shell."""
     stream = io.BytesIO()
     pack(items(folder), stream)
     return stream.getvalue()
@@ -52,6 +66,83 @@ def test_what_is_packed_is_unpacked(tmp_path_factory: pytest.TempPathFactory, tr
     assert names == sorted(tree)
 
 
+@settings(deadline=None)  # files on a busy machine
+@given(any_trees)
+@example({"back\\slash": b"1", "new\nline": b"2", os.fsdecode(b"latin-\xe9"): b"3", "-rf": b"4", " ": b"5"})
+def test_any_name_that_linux_knows_is_carried(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes]
+) -> None:
+    """A training is not thrown away for a backslash in the name of a checkpoint."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
+    write_tree(source, tree)
+
+    names = unpack(io.BytesIO(packed(source)), target)
+
+    assert read_tree(target) == tree
+    assert names == sorted(tree)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """A link within the folder stays a link; what leads out or nowhere is left out and noted."""
+    source, target, outside = tmp_path / "source", tmp_path / "target", tmp_path / "outside"
+    write_tree(source, {"epoch-3/model.pt": b"weights"})
+    outside.write_text("a data set")
+    for name, to in {
+        "latest": "epoch-3",
+        "epoch-3/best.pt": "../epoch-3/model.pt",
+        "absolute": str(source / "epoch-3/model.pt"),
+        "out": "../outside",
+        "dangling": "epoch-4",
+        "loop": "loop",
+    }.items():
+        (source / name).symlink_to(to)
+    stream = io.BytesIO()
+
+    found, notes = output_items(source)
+    pack(found, stream, ZEROS)
+    names = unpack(io.BytesIO(stream.getvalue()), target)
+
+    assert names == ["epoch-3/best.pt", "epoch-3/model.pt", "latest"]
+    assert (target / "latest/best.pt").read_bytes() == b"weights"
+    assert os.readlink(target / "latest") == "epoch-3"  # noqa: PTH115
+    assert [note.split()[0].rpartition("/")[2] for note in notes] == ["absolute", "dangling", "loop", "out"]
+
+
+@pytest.mark.parametrize("to", ["/etc/passwd", "../x", "a/../../x", "a/.."])
+def test_a_link_that_leads_out_is_refused(tmp_path: Path, to: str) -> None:
+    """Whoever follows it on the launcher would read or write there."""
+    stream = io.BytesIO()
+    pack([Item(tmp_path, "link", to)], stream, ZEROS)
+
+    with pytest.raises(PackError, match="within the folder"):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_what_is_neither_file_nor_folder_is_left_out(tmp_path: Path) -> None:
+    """A pipe would be read without end."""
+    os.mkfifo(tmp_path / "pipe")
+
+    found, notes = output_items(tmp_path)
+
+    assert (found, notes) == ([], [f"{tmp_path}/pipe is no file"])
+
+
+def test_a_new_output_takes_the_place_of_an_old_one(tmp_path: Path) -> None:
+    """A file where a folder was, a folder where a file or a link was."""
+    source, target, outside = tmp_path / "source", tmp_path / "target", tmp_path / "outside"
+    write_tree(source, {"a": b"file", "b/c": b"file", "d/e": b"file"})
+    write_tree(target, {"a/old": b"", "b": b"old"})
+    write_tree(outside, {"mine": b""})
+    (target / "d").symlink_to(outside)
+
+    unpack(io.BytesIO(packed(source)), target)
+
+    assert read_tree(target) == {"a": b"file", "b/c": b"file", "d/e": b"file"}
+    assert (outside / "mine").exists()
+
+
 @settings(deadline=None)  # files and processes on a busy machine
 @given(trees.filter(bool))
 def test_a_shell_with_tar_and_sha256sum_takes_it_too(
@@ -63,7 +154,7 @@ def test_a_shell_with_tar_and_sha256sum_takes_it_too(
     entries = sorted({name.split("/")[0] for name in tree})
 
     done = subprocess.run(
-        [*RECEIVE, str(target), *entries], input=packed(source), capture_output=True, check=False
+        [*RECEIVE, str(target), *entries], input=packed_for_a_shell(source), capture_output=True, check=False
     )
 
     assert done.returncode == 0, done
@@ -95,7 +186,7 @@ def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     """A stream may write below its target only, whether its name climbs or is absolute."""
     (tmp_path / "f").write_text("x")
     stream = io.BytesIO()
-    pack([Item(tmp_path / "f", name.format(tmp_path=tmp_path))], stream)
+    pack([Item(tmp_path / "f", name.format(tmp_path=tmp_path))], stream, ZEROS)
 
     with pytest.raises(PackError, match="within the folder"):
         unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")

@@ -59,6 +59,7 @@ def test_an_unknown_argument_is_an_error(args: list[str], words: str) -> None:
     ("args", "words"),
     [
         (("--num-trainers", "0"), "--num-trainers: input should be greater than or equal to 1, got '0'"),
+        (("--hang-timeout", "0"), "--hang-timeout: input should be greater than 0, got '0'"),
         (("--num-epochs", "x"), "--num-epochs: input should be a valid integer"),
         (("--backend", "mpi"), "--backend: input should be 'gloo' or 'nccl', got 'mpi'"),
         (("--graph-format", "csc,cox"), "--graph-format: expected one or more of coo, csc, csr"),
@@ -123,3 +124,9 @@ def test_a_bad_environment_names_its_variable(variable: str, value: str) -> None
     """The operator and the image may be of different versions."""
     with pytest.raises(ConfigError, match=variable):
         a_context(env={variable: value})
+
+
+def test_a_training_without_workers_is_not_watched() -> None:
+    """In mode Skip the script runs in the launcher itself, without an agent."""
+    with pytest.raises(ConfigError, match="--hang-timeout: mode Skip has no workers"):
+        a_config("--hang-timeout", "9", phase="Launcher_Workload")

@@ -180,6 +180,22 @@ def test_a_rank_that_raises_or_leaves_ends_the_run(pods: Pods, do: str, code: in
     assert words in done.message
 
 
+def test_a_rank_that_waits_hangs_all_and_is_seen(pods: Pods) -> None:
+    """Its peer waits in gloo, servers and samplers for requests: all are idle, and show what they wait in."""
+    with pods.started(
+        *flags("--num-samplers", "1", "--hang-timeout", "10", "--", "--do", "hang", "--rank", "1")
+    ) as process:
+        read_until(process, "rank 1 does hang")
+        done = pods.finish(process)
+
+    assert done.code == 79, done.output
+    assert "the training hangs" in done.message.splitlines()[0]
+    assert re.search(r"\[worker-1 trainer 0\]   File .*train_tiny.py.* in misbehave", done.output)
+    for who in ("worker-0 trainer 0", "worker-0 server 0", "worker-1 server 0"):
+        assert re.search(rf"\[{who}\]   File .*train_tiny.py.* in main", done.output), done.output
+    assert segments(pods) == []
+
+
 @pytest.mark.parametrize("who", ["trainer 0", "server 0"])
 def test_a_killed_process_ends_the_run(pods: Pods, who: str) -> None:
     """The others would wait without limit; the root cause is told, not the consequences."""

@@ -63,7 +63,7 @@ def head(phases: Sequence[PlanPhase]) -> dict[str, str]:
 def flat(phases: Sequence[PlanPhase]) -> Iterator[Step]:
     """The steps of a plan in their order, those that run in parallel too."""
     for phase in phases:
-        for step in phase.steps:
+        for step in (*phase.steps, *phase.at_end):
             yield step
             yield from step.steps if isinstance(step, InParallel) else ()
 
@@ -71,7 +71,7 @@ def flat(phases: Sequence[PlanPhase]) -> Iterator[Step]:
 def names_of(shown: dict[str, Any]) -> Iterator[str]:
     """The names of the steps as a dry run shows them, in their order."""
     for phase in shown["phases"]:
-        yield from _names(phase["steps"])
+        yield from _names([*phase["steps"], *phase.get("however_these_end", [])])
 
 
 def _names(steps: list[dict[str, Any]]) -> Iterator[str]:

@@ -211,7 +211,8 @@ def test_a_quality_on_a_worker_is_read_or_noted(
 def test_a_collect_alone_trains_nothing_and_copies_nothing(tmp_path: Path) -> None:
     """Only `Train` trains, and only what it has found in an output folder is copied."""
     touched, output = tmp_path / "touched", tmp_path / "output"
-    collect = Collect("job-worker-0", "/out", ("touch", str(touched)), str(output), str(output), 5.0)
+    to = (".marker", str(output), str(output), 5.0, 5.0)
+    collect = Collect("job-worker-0", "/out", ("touch", str(touched)), *to)
 
     perform(collect)
 
@@ -262,3 +263,44 @@ def test_a_command_runs_through_what_the_plan_names(tmp_path: Path) -> None:
     perform(Run(argv, {"LEVEL": "2"}, via=("env", "RANK=1"), folder=str(folder)))
 
     assert found.read_text() == "1 2\n"
+
+
+def test_the_end_of_a_phase_is_performed_however_its_steps_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The failure of the steps stays the run's; what fails after it is a note, and stops nothing."""
+    touched = tmp_path / "touched"
+    at_end = (Run(("sh", "-c", "exit 9"), title="at the end"), Run(("touch", str(touched))))
+    phase = PlanPhase(1, 1, "job-launcher", "test", "Training", (Run(("sh", "-c", "exit 7")),), at_end)
+
+    with pytest.raises(RunError, match="exit code 7") as failure:
+        Executor(None, Streams(), Reporter(None, None)).perform([phase])
+
+    assert failure.value.code == 7
+    assert touched.exists()
+    assert "dglrun: note: at the end ended with exit code 9" in capfd.readouterr().out
+
+
+def test_the_end_of_a_good_phase_may_fail_the_run() -> None:
+    """An output that is not brought home is no success."""
+    phase = PlanPhase(
+        1, 1, "job-launcher", "test", "Training", (Run(("true",)),), (Run(("sh", "-c", "exit 9")),)
+    )
+
+    with pytest.raises(RunError, match="exit code 9"):
+        Executor(None, Streams(), Reporter(None, None)).perform([phase])
+
+
+def test_steps_in_parallel_may_all_be_performed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As the plan says it: a copy that fails stops no other, and each failure is told."""
+    config = a_partition(tmp_path / "dataset", 3)
+    refused = [
+        a_send(config, tmp_path / "bad", part, f"echo no container {part} >&2; exit 1") for part in (0, 1)
+    ]
+    good = a_send(config, tmp_path / "good", 2)
+
+    with pytest.raises(RunError, match="no container 0"):
+        perform(CheckPartition(config, 3), InParallel((*refused, good), 1, ends_all=False))
+
+    assert (tmp_path / "good/workload/part2").is_dir()
+    assert "no container 1" in capfd.readouterr().out

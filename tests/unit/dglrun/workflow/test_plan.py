@@ -8,7 +8,7 @@ import yaml
 
 from dglrun.__main__ import workflow
 from dglrun.workflow.plan import ip_config, plan
-from dglrun.workflow.steps import PlanPhase, StartAgents, WorkerAgent
+from dglrun.workflow.steps import PlanPhase, StartAgents, Train, WorkerAgent
 from tests.support import golden
 from tests.unit.dglrun.workflow.builders import a_config, hosts
 
@@ -19,7 +19,7 @@ GRAPHSAGE = (
 CASES = {
     "workers-1": f"{GRAPHSAGE} --num-partitions 1",
     "workers-2": f"{GRAPHSAGE} --num-partitions 2 --num-trainers 2 --num-samplers 1 --num-servers 2"
-    " -- --lr 0.1",
+    " --hang-timeout 1800 -- --lr 0.1",
     "workers-12": f"{GRAPHSAGE} --num-partitions 12",
     "gpu": f"{GRAPHSAGE} --num-partitions 2 --num-trainers 4 --num-gpus 4 --backend nccl",
     "edges": f"{GRAPHSAGE} --num-partitions 2 --graph-format csc,coo --workspace /data --output-dir /keep",
@@ -154,3 +154,22 @@ def test_the_plan_of_a_pod_holds_its_own_phases(
 
     assert [phase["phase"] for phase in launcher["phases"]] == ["3/5", "4/5", "5/5"]
     assert [phase["phase"] for phase in partitioner["phases"]] == ["1/5", "2/5"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "flags", "watched", "seconds"),
+    [
+        (0, (), (), None),
+        (0, ("--hang-timeout", "90"), ("output", "cpu"), 90.0),
+        (1, ("--hang-timeout", "90"), ("output",), 90.0),
+    ],
+)
+def test_agents_watch_what_tells_of_a_hang(
+    gpus: int, flags: tuple[str, ...], watched: tuple[str, ...], seconds: float | None
+) -> None:
+    """Nothing unless it is asked for; on a GPU a rank that waits keeps a CPU busy."""
+    phases = plan(a_config(*flags, gpus=gpus), hosts(2))
+
+    trains = [step for phase in phases for step in phase.steps if isinstance(step, Train)]
+    assert {agent.spec.watched for agent in agents(phases)} == {watched}
+    assert [step.hang_seconds for step in trains] == [seconds]

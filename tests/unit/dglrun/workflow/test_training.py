@@ -12,7 +12,7 @@ from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
 
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
-LIMIT = 10.0
+LIMIT = 30.0
 """Seconds in which everything has to be stopped after a failure."""
 
 TRAIN = """
@@ -260,6 +260,60 @@ def test_a_training_needs_no_api_server(pods: Pods) -> None:
     assert "[worker-1 trainer 0] step 29" in done.output
 
 
+IDLE = """
+import os, sys, time
+from pathlib import Path
+if os.environ["DGL_ROLE"] == "server":
+    time.sleep(600)
+rank = int(os.environ["RANK"])
+def waits_for_ever():
+    time.sleep(600)
+"""
+
+
+def test_a_training_that_hangs_shows_its_stacks_and_fails(pods: Pods) -> None:
+    """DGL and torch wait without limit; the rank that stopped first is named, with what it waits in."""
+    goes_on = (
+        "if rank == 1:\n    Path('../waits').touch()\n    waits_for_ever()\n"
+        "while not Path('../waits').exists():\n    time.sleep(0.1)\n"
+        "for n in range(100):\n    print('step', n)\n    time.sleep(0.1)\n"
+    )
+    script = pods.script(IDLE + goes_on + "waits_for_ever()\n")
+
+    done = pods.run(*flags(script, "--hang-timeout", "4"))
+
+    assert done.code == 79, done.output
+    first, *stack = done.message.splitlines()
+    assert first.startswith("dglrun: the training hangs: no process was active for 4 s (--hang-timeout); ")
+    assert "idle longest: job-worker-1: trainer 0 (rank 1), " in first
+    assert "rank 0" not in first
+    assert "in waits_for_ever" in "\n".join(stack)
+    for who in ("worker-0 trainer 0", "worker-1 trainer 0", "worker-0 server 0"):
+        assert re.search(rf"\[{who}\]   File \".*train.py\", line", done.output), done.output
+    assert pods.processes() == {}
+
+
+BUSY = "end = time.time() + 9\nwhile time.time() < end:\n    pass\nPath('../over').touch()\n"
+
+
+def test_a_training_that_computes_in_silence_does_not_hang(pods: Pods) -> None:
+    """A rank on a CPU is active while it uses one, though its peer waits and nobody writes a line."""
+    wait = "if rank == 1:\n    while not Path('../over').exists():\n        time.sleep(0.5)\n    sys.exit()\n"
+
+    done = pods.run(*flags(pods.script(TRAIN + wait + BUSY), "--hang-timeout", "4"))
+
+    assert done.code == 0, done.output
+
+
+def test_a_rank_on_a_gpu_that_only_spins_hangs(pods: Pods) -> None:
+    """A barrier of nccl keeps a CPU busy, so that only output counts where the container has GPUs."""
+    spin = "while True:\n    pass\n"
+
+    done = pods.run(*flags(pods.script(IDLE + spin), "--hang-timeout", "4"), DGL_OPERATOR_GPUS_PER_WORKER="1")
+
+    assert done.code == 79, done.output
+
+
 def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
     """Killed without a word, it stops renewing the lease: the workers end all by themselves."""
     script = pods.script(TRAIN + HANG + "hang()\n")
@@ -383,6 +437,117 @@ def test_the_output_of_each_worker_has_its_own_place(pods: Pods) -> None:
     assert done.code == 0, done.output
     assert (output / "rank.txt").read_text() == "0"
     assert (output / "job-worker-1/rank.txt").read_text() == "1"
+
+
+def test_the_output_of_a_failed_training_comes_too(pods: Pods) -> None:
+    """Checkpoints outlive the workers; code and message stay those of the failure."""
+    save = (
+        'out = Path(os.environ["DGL_OUTPUT_DIR"])\n(out / "epoch-3.pt").write_text(f"of {rank}")\n'
+        "Path(f'../saved.{rank}').touch()\n"
+        "while len(list(Path('..').glob('saved.*'))) < 2:\n    time.sleep(0.05)\n"
+        "if rank == 1:\n    sys.exit(7)\ntime.sleep(600)\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + save)))
+
+    output = pods.launcher / "ws/output"
+    assert done.code == 7, done.output
+    assert done.message.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code 7")
+    assert (output / "epoch-3.pt").read_text() == "of 0"
+    assert (output / "job-worker-1/epoch-3.pt").read_text() == "of 1"
+    assert "Phase 5/5 error raised" in done.output
+
+
+def test_exit_handlers_of_a_failed_rank_run_while_all_is_stopped(pods: Pods) -> None:
+    """They get their time although the run is over, the rank's failure is told first, its files come home."""
+    late = (
+        "if rank == 1:\n"
+        "    def save():\n        Path('../failing').touch()\n        time.sleep(1)\n"
+        "        Path(os.environ['DGL_OUTPUT_DIR'], 'last.pt').write_text('weights')\n"
+        "    atexit.register(save)\n    raise ValueError('bad batch')\n"
+        "while not Path('../failing').exists():\n    time.sleep(0.01)\n"
+        "raise ConnectionError('Connection closed by peer')\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + late)))
+
+    assert done.code == 1, done.output
+    assert done.message.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code 1")
+    assert "ValueError: bad batch" in done.message
+    assert (pods.launcher / "ws/output/last.pt").read_text() == "weights"
+
+
+def test_the_output_of_a_worker_without_supervisor_comes_too(pods: Pods) -> None:
+    """Nobody has counted its files, so it is asked."""
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text(f"of {rank}")\n'
+    script = pods.script(TRAIN + HANG + save + "print('saved', flush=True)\nhang()\n")
+    with pods.started(*flags(script)) as process:
+        read_until(process, "[worker-1 trainer 0] saved")
+        os.kill(int((pods.worker(1) / "ws/.dglrun/lock").read_text()), signal.SIGKILL)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert (pods.launcher / "ws/output/job-worker-1/model.pt").read_text() == "of 1"
+
+
+def test_files_of_any_name_are_output(pods: Pods) -> None:
+    """A dangling link, a backslash or bytes that are no text cost nobody a finished training."""
+    save = (
+        'out = os.fsencode(os.environ["DGL_OUTPUT_DIR"])\n'
+        "if rank == 0:\n"
+        "    for name in (b'a\\\\b', b'two\\nlines', b'\\xff', b'-x'):\n"
+        "        open(os.path.join(out, name), 'wb').write(name)\n"
+        "    os.symlink('gone', os.path.join(out, b'latest'))\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    output = os.fsencode(pods.launcher / "ws/output")
+    assert done.code == 0, done.output
+    assert sorted(os.listdir(output)) == sorted([b"a\\b", b"two\nlines", b"\xff", b"-x"])  # noqa: PTH208 - bytes
+    assert "note: job-worker-0: not copied: ws/output/latest is a link to gone" in done.output
+    assert "  'two\\nlines' (9 bytes)\n" in done.output
+
+
+FULL = """
+import os, sys
+run = 'mkdir -p ws/output && mount -t tmpfs -o size=64k tmpfs ws/output && "$@"'
+keep = 'code=$?; cp ws/output/job-worker-1/model.pt ..; exit $code'
+argv = ["unshare", "--mount", "sh", "-c", f"{run}; {keep}", "sh"]
+os.execvp(argv[0], [*argv, sys.executable, "-m", "tests.support.dglrun_main", *sys.argv[1:]])
+"""
+
+
+def test_a_full_disk_is_named_and_leaves_other_workers_alone(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the file and an exit code of its own; what fits of the others is there."""
+    save = (
+        'out = Path(os.environ["DGL_OUTPUT_DIR"])\n'
+        "if rank == 0:\n    (out / 'big').write_bytes(bytes(1 << 20))\n"
+        "(out / 'model.pt').write_text('weights')\n"
+    )
+    main = pods.root / "full.py"
+    main.write_text(FULL)
+    monkeypatch.setattr("tests.support.dglrun_pods.MAIN", (str(main),))
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save)))
+
+    assert done.code == 71, done.output
+    assert done.message == "dglrun: ws/output/big: cannot be written: No space left on device\n"
+    assert (pods.root / "model.pt").read_text() == "weights"
+
+
+def test_a_shared_output_folder_is_not_copied_onto_itself(pods: Pods) -> None:
+    """On a volume that all pods mount each worker's copy would hold those of the workers before it."""
+    shared = pods.root / "shared"
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], f"of-{rank}").write_text("weights")\n'
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD + save), "--output-dir", str(shared)))
+
+    assert done.code == 0, done.output
+    assert sorted(path.name for path in shared.iterdir()) == ["of-0", "of-1"]
+    assert "is the launcher's own output folder" in done.output
 
 
 def test_servers_that_outlive_the_trainers_are_stopped(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,3 +273,12 @@ def test_workers_are_no_longer_ready_when_the_job_has_ended_and_they_go(phase: s
 def test_a_job_that_ended_before_it_had_workers_gets_no_condition_about_them() -> None:
     """Rejected at once, say."""
     assert decided(a_job(status=a_status("Failed", decide.FAILED))).facts == ()
+
+
+def test_a_training_that_hangs_has_a_reason_of_its_own() -> None:
+    """A retry may help, which it seldom does after another failure."""
+    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+
+    decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=79)]), *workers_of(job))
+
+    assert cause(decision)[0] == "TrainingHung"
