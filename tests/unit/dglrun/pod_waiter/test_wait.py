@@ -99,14 +99,17 @@ def test_the_deadline_names_who_was_waited_for(tmp_path: Path, mode: WatchMode) 
     assert str(failure.value).endswith("and 2 more")
 
 
-@pytest.mark.parametrize("limits", [{"timeout": 0.5}, {"appear_timeout": 0.5}], ids=str)
-def test_403_that_stays_ends_at_the_deadline_of_the_wait(tmp_path: Path, limits: dict[str, float]) -> None:
+@pytest.mark.parametrize(("timeout", "appear_timeout"), [(0.5, None), (None, 0.5)])
+def test_403_that_stays_ends_at_the_deadline_of_the_wait(
+    tmp_path: Path, timeout: float | None, appear_timeout: float | None
+) -> None:
     """124 with the pod and the API server's own words; a pod that nobody may see has not appeared."""
     hosts, followers = builders.workers(1), BroughtNews()
+    config = a_config(tmp_path, hosts, timeout=timeout, appear_timeout=appear_timeout)
     followers.news.put(News(hosts[0].name, Forbidden('GET /pods: 403 pods "job-worker-0" is forbidden')))
 
     with pytest.raises(wait.WaitError) as failure:
-        wait.wait(a_config(tmp_path, hosts, **limits), followers, lambda _line: None)
+        wait.wait(config, followers, lambda _line: None)
 
     assert failure.value.code == 124
     words = '403 from the API server: GET /pods: 403 pods "job-worker-0" is forbidden'
