@@ -1,11 +1,13 @@
 """A command on this pod: passed on, told truly, and ended with all that it has started."""
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dglrun.errors import RunError
+from dglrun.errors import RunError, Terminated
 from dglrun.workflow import local_process
 from dglrun.workflow.steps import Run
 from tests.cluster.daemons import running
@@ -33,3 +35,26 @@ def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
 
     with pytest.raises(RunError, match=r"partitioning ended with exit code 7"):
         local_process.run(step, lambda line: None)
+
+
+@pytest.fixture
+def raising() -> Iterator[None]:
+    """SIGTERM raises, as in each command."""
+
+    def raise_it(number: int, _frame: object) -> None:
+        raise Terminated(number)
+
+    before = signal.signal(signal.SIGTERM, raise_it)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("_", range(20))
+def test_a_command_that_has_just_been_started_is_ended_too(raising: None, tmp_path: Path, _: int) -> None:
+    """The signal comes as soon as there is a process: before it was known here, it lived on."""
+    pid = tmp_path / "pid"
+
+    with pytest.raises(Terminated):
+        local_process.run(Run(("sh", "-c", f"echo $$ >{pid}; kill -TERM $PPID; exec sleep 600")), print)
+
+    assert not running(int(pid.read_text()))
