@@ -18,6 +18,8 @@ Inbox = queue.Queue[tuple["WorkerConnection", Record]]
 
 SILENCE_SECONDS = 12.0
 """A stream without a heartbeat (every 3 s) for so long counts as broken."""
+START_SILENCE_SECONDS = 60.0
+"""The same until its greeting: on a busy node it starts slowly, and it may have to end an earlier one."""
 PAUSES = (0.1, 0.5, 1.0, 2.0)
 
 CONTROL = ("hello", "gap", "alive", "note", "refused", "gone", "broken", "checked")
@@ -96,7 +98,8 @@ class WorkerConnection:
 
     def break_if_silent(self) -> None:
         """Give up a stream without a heartbeat."""
-        if self._stream and time.monotonic() - self._heard > SILENCE_SECONDS:
+        longest = SILENCE_SECONDS if self.greeting else START_SILENCE_SECONDS
+        if self._stream and time.monotonic() - self._heard > longest:
             self._heard = time.monotonic()
             self._stream.kill()
 
