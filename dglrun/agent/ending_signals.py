@@ -29,10 +29,10 @@ def put_off() -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         handler: _Handler = before[signal.Signals(number)]
-        if waits:
-            came.append(number)
-        elif callable(handler):
+        if not waits and callable(handler):
             handler(number, frame)
+        else:
+            came.append(number)
 
     try:
         for each in ENDING:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dglrun import cgroup
-from dglrun.agent import prctl
+from dglrun.agent import ending_signals, prctl
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError
 
@@ -170,16 +170,17 @@ def run(command: Sequence[str], deadline: float) -> int:
     Returns:
         mpirun's exit code; 124 after the deadline.
     """
-    with _start(command) as process:
-        try:
-            code = process.wait(deadline)
-        except subprocess.TimeoutExpired:
-            print(f"dglrun: mpirun had not ended after {deadline:g} s", file=sys.stderr, flush=True)
+    process = None
+    try:
+        with ending_signals.put_off():  # until mpirun is known here: this process would go on without it
+            process = _start(command)
+        code = process.wait(deadline)
+    except subprocess.TimeoutExpired:
+        print(f"dglrun: mpirun had not ended after {deadline:g} s", file=sys.stderr, flush=True)
+        return exitcodes.TIMEOUT
+    finally:
+        if process and process.poll() is None:
             _end(process)
-            return exitcodes.TIMEOUT
-        finally:
-            if process.poll() is None:
-                _end(process)
     return code if code >= 0 else 128 - code
 
 
@@ -191,6 +192,7 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     parent = os.getpid()
 
     def end_with_parent() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # or ours would put it off past the start of mpirun
         prctl.end_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it ended before the kernel was told
             os._exit(exitcodes.SIGTERM)
@@ -211,3 +213,4 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()

@@ -42,8 +42,11 @@ class Followers:
         if name in self._names:
             return
         self._names.add(name)
-        threading.stack_size(_STACK_BYTES)
-        threading.Thread(target=self._run, args=(name,), name=f"follow-{name}", daemon=True).start()
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            threading.Thread(target=self._run, args=(name,), name=f"follow-{name}", daemon=True).start()
+        finally:
+            threading.stack_size(before)  # of all threads that this process starts later
 
     def _run(self, name: str) -> None:
         pauses = FORBIDDEN.pauses()

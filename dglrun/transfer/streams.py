@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO
 
+from dglrun.agent import ending_signals
+
 
 class Stream(subprocess.Popen[bytes]):
     """A process with both pipes; what it says on stderr goes into a file, so that it never blocks."""
@@ -19,7 +21,11 @@ class Stream(subprocess.Popen[bytes]):
         self._said = TemporaryFile()  # noqa: SIM115 - Streams.end closes it
         # One thread may ask what was said while another closes the stream.
         self._said_lock = threading.Lock()
-        super().__init__(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
+        try:
+            super().__init__(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
+        except BaseException:
+            self._said.close()
+            raise
 
     def stderr_text(self) -> bytes:
         """What it has said on stderr; nothing once the stream is closed."""
@@ -57,12 +63,18 @@ class Streams:
 
     def start(self, argv: Sequence[str]) -> Stream:
         """Begin a stream; `end` has to be called."""
-        with self._lock:
-            if self._closed:
-                raise OSError("the run is being ended")
-            stream = Stream(argv)
-            self._open.add(stream)
-            return stream
+        stream = None
+        try:
+            with self._lock, ending_signals.put_off():  # until the process is known here: it would go on
+                if self._closed:
+                    raise OSError("the run is being ended")
+                stream = Stream(argv)
+                self._open.add(stream)
+        except BaseException:
+            if stream:
+                self.end(stream)
+            raise
+        return stream
 
     def end(self, stream: Stream) -> None:
         """Kill a stream that still runs, and forget it."""

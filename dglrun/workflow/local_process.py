@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dglrun.agent import ending_signals
 from dglrun.agent.exit_status import ExitStatus
 from dglrun.agent.line_splitter import LineSplitter
 from dglrun.contract import exitcodes
@@ -33,29 +34,36 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
             last lines.
         Terminated: we were told to end; the command and what it has started have ended.
     """
-    try:
-        process = _start(step)
-    except OSError as error:
-        program = (*step.via, *step.argv)[0]
-        raise RunError(f"{program}: could not be started: {error.strerror}", exitcodes.USAGE) from error
     tail: deque[str] = deque(maxlen=LAST_LINES)
     title = step.title or _command(step)
-    try:
-        _pass_on(process, tail, on_line, step.seconds)
-        code = process.wait()
-    except Terminated:
-        _end(process)
-        raise
-    except TimeoutError as error:
-        _end(process)
-        words = "\n".join(tail)
-        raise RunError(f"{title} had not ended after {step.seconds:g} s", exitcodes.TIMEOUT, words) from error
-    finally:
-        if process.stdout:
-            process.stdout.close()
+    with _started(step) as process:
+        try:
+            _pass_on(process, tail, on_line, step.seconds)
+            code = process.wait()
+        except TimeoutError as error:
+            _end(process)
+            what, words = f"{title} had not ended after {step.seconds:g} s", "\n".join(tail)
+            raise RunError(what, exitcodes.TIMEOUT, words) from error
     end = ExitStatus(code if code >= 0 else 128 - code)
     if not end.is_good:
         raise RunError(f"{title} ended with {end}", end.code, "\n".join(tail))
+
+
+@contextlib.contextmanager
+def _started(step: Run) -> "Iterator[subprocess.Popen[bytes]]":
+    """The process, ended if a signal ends us, from its first moment on."""
+    process = None
+    try:
+        with ending_signals.put_off():  # until the process is known here: it would go on
+            process = _start(step)
+        yield process
+    except Terminated:
+        if process:
+            _end(process)
+        raise
+    finally:
+        if process and process.stdout:
+            process.stdout.close()
 
 
 def _command(step: Run) -> str:
@@ -67,13 +75,17 @@ def _start(step: Run) -> "subprocess.Popen[bytes]":
     if step.folder:
         with contextlib.suppress(OSError):  # the command says it better, if it needs the folder at all
             Path(step.folder).mkdir(parents=True, exist_ok=True)
-    return subprocess.Popen(
-        (*step.via, *step.argv),
-        env={**os.environ, **step.env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-    )
+    argv = (*step.via, *step.argv)
+    try:
+        return subprocess.Popen(
+            argv,
+            env={**os.environ, **step.env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+    except OSError as error:
+        raise RunError(f"{argv[0]}: could not be started: {error.strerror}", exitcodes.USAGE) from error
 
 
 def _pass_on(

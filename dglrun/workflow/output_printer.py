@@ -39,7 +39,7 @@ class OutputPrinter:
         self._thread.start()
 
     def observe(self, see: Callable[[int, str, str], None]) -> None:
-        """Show somebody the index of the worker, the process and the text of each line printed from now on."""
+        """Show somebody worker index, process and text of each line that is printed from now on."""
         self._see = see
 
     def put(self, chunk: Chunk) -> None:

@@ -54,7 +54,7 @@ def start(daemon: Daemon, places: Places) -> None:
     steps.until(
         f"{daemon.name} to show its command line",
         lambda: bool(command_line(process.pid)) or not running(process.pid),
-        seconds=10,
+        seconds=60,
         pause=0.005,
     )
 
@@ -117,7 +117,7 @@ def kill(pids: Iterable[int]) -> None:
     """Kill processes and wait until each is gone or waits for its parent only."""
     waiting = [pid for pid in pids if _signal(pid, signal.SIGKILL)]
     if waiting:
-        steps.until(f"the end of processes {waiting}", lambda: not any(map(running, waiting)), seconds=20)
+        steps.until(f"the end of processes {waiting}", lambda: not any(map(running, waiting)), seconds=60)
 
 
 def running(pid: int) -> bool:

@@ -78,7 +78,7 @@ def remove_cgroups() -> None:
                 path.rmdir()
         return not cgroups()
 
-    steps.until("the kernel to give up the control groups of the pods", gone, seconds=20)
+    steps.until("the kernel to give up the control groups of the pods", gone, seconds=60)
 
 
 def mounts(below: Path) -> list[str]:

@@ -28,7 +28,7 @@ def trained(job: Job) -> tuple[float, float, str]:
     """Wait for the end of a job; returns test accuracy, accuracy of the majority class, and the log."""
     job.wait_phase("Completed", seconds=900)
     log = job.kubectl.logs(job.launcher, _main(job))
-    wait_for("the launcher's final phase", lambda: _is_left(job), 30)
+    wait_for("the launcher's final phase", lambda: _is_left(job), 60)
     found = FINAL.search(log)
     assert found, log[-3000:]
     return float(found[1]), float(found[2]), log

@@ -96,7 +96,7 @@ def test_a_partitioner_that_exits_3_fails_the_job_with_3(submit: Submit, measure
     pod = job.kubectl.get("pod", f"{job.name}-partitioner")
 
     assert pod is not None
-    wait_for("the partitioner's final phase", lambda: _is_left(job), 30)
+    wait_for("the partitioner's final phase", lambda: _is_left(job), 60)
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     took = moment(job.condition("Failed")["lastTransitionTime"]) - moment(ended["finishedAt"])
     assert ended["exitCode"] == 3

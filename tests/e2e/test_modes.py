@@ -184,7 +184,7 @@ def test_a_rank_that_fails_fails_the_job_with_its_code(submit: Submit) -> None:
     pod = job.kubectl.get("pod", job.launcher)
     assert pod is not None
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
-    wait_for("no MPI process on the workers", lambda: is_quiet(job), 20)
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 60)
 
 
 def test_mpi_that_cannot_start_on_a_worker_is_told_before_the_long_run(submit: Submit) -> None:
@@ -210,7 +210,7 @@ def test_a_partitioning_that_hangs_ends_at_its_deadline(submit: Submit) -> None:
 
     message = job.condition("Failed")["message"]
     assert "exit code 124: dglrun: partitioning on the workers had not ended after 20 s" in message
-    wait_for("no MPI process on the workers", lambda: is_quiet(job), 20)
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 60)
 
 
 @pytest.mark.parametrize("grace", ["0", "30"])
@@ -221,8 +221,8 @@ def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
 
     job.kubectl.run("delete", "pod", job.launcher, f"--grace-period={grace}", *_force(grace))
 
-    wait_for("no MPI process on the workers", lambda: is_quiet(job), 40)
-    job.wait_phase("Failed", seconds=30)
+    wait_for("no MPI process on the workers", lambda: is_quiet(job), 60)
+    job.wait_phase("Failed", seconds=60)
 
 
 def _has_ranks(job: Job) -> bool | None:

@@ -85,11 +85,11 @@ def test_a_worker_that_runs_but_is_not_ready_holds_the_launcher_back(submit: Sub
         180,
     )
     job.kubectl.exec(job.worker(0), "touch", "/tmp/ready", container="main")
-    wait_for("worker 0 Ready", lambda: ready_since(job.kubectl.get("pod", job.worker(0)) or {}), 30)
+    wait_for("worker 0 Ready", lambda: ready_since(job.kubectl.get("pod", job.worker(0)) or {}), 60)
 
     held = launcher_started(job)
     job.kubectl.exec(job.worker(1), "touch", "/tmp/ready", container="main")
-    ready = wait_for("all workers Ready", lambda: last_ready(job, 2), 30)
+    ready = wait_for("all workers Ready", lambda: last_ready(job, 2), 60)
     started = wait_for("launcher started", lambda: launcher_started(job), 60)
 
     assert held is None

@@ -81,7 +81,9 @@ def test_the_address_files_are_whole_before_the_launcher_is_told(
     job = submit(workers=12).reach("Partitioned")
     for index in range(11):
         job.play(f"worker-{index}", "Running", ip=f"10.9.1.{index}", ready=True)
-    wait_for("11 ready", lambda: True if "11 of 12" in job.condition("WorkersReady")["message"] else None)
+    wait_for(
+        "11 ready", lambda: True if "11 of 12" in job.condition("WorkersReady").get("message", "") else None
+    )
     almost = _data(api, job.namespace)
     before = wait_for("the annotation is settled", lambda: _settled(api, job.namespace))
 

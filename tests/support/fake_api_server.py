@@ -118,7 +118,7 @@ class ApiServer:
             self.store.generation += 1
             self.store.changed.notify_all()
 
-    def wait_for_request(self, part: str, times: int = 1, seconds: float = 20.0) -> None:
+    def wait_for_request(self, part: str, times: int = 1, seconds: float = 60.0) -> None:
         """Wait until requests whose line holds `part` came so many times."""
 
         def came() -> bool:

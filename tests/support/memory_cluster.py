@@ -66,7 +66,7 @@ class MemoryCluster:
         self._read("list", kind, job or "*")
         found = [
             copy.deepcopy(item)
-            for (of, place, _), item in self.objects.items()
+            for (of, place, _), item in list(self.objects.items())  # other threads write meanwhile
             if of is kind and namespace in (None, place) and _is_listed(kind, item, job)
         ]
         yield Page(tuple(found), self._version)

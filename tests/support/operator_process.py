@@ -39,12 +39,12 @@ class OperatorProcess:
 
     def wait_ready(self) -> "OperatorProcess":
         """Wait until it watches; a process that ended instead is an error with its log."""
-        wait_for("operator ready", lambda: self._is_ready() or None, 30)
+        wait_for("operator ready", lambda: self._is_ready() or None, 120)
         return self
 
     def wait_idle(self) -> None:
         """Wait until it has looked at everything that it knows of."""
-        wait_for("operator idle", lambda: True if self._value("queue_depth") == 0 else None, 30)
+        wait_for("operator idle", lambda: True if self._value("queue_depth") == 0 else None, 120)
 
     def reconciles(self) -> int:
         """How many looks it has taken."""
@@ -57,12 +57,12 @@ class OperatorProcess:
     def kill(self) -> None:
         """End it as a lost node does."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def stop(self) -> int:
         """End it as the kubelet does; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
+        return self._process.wait(60)
 
     @property
     def pid(self) -> int:
@@ -107,7 +107,7 @@ class OperatorProcess:
 
 def _get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - http on this machine
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - http on this machine
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

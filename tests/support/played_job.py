@@ -49,7 +49,7 @@ class PlayedJob:
         """One of its conditions, empty while it has none of this type."""
         return next((each for each in self.status.get("conditions", []) if each["type"] == kind), {})
 
-    def await_phase(self, phase: str, seconds: float = 20.0) -> Json:
+    def await_phase(self, phase: str, seconds: float = 60.0) -> Json:
         """Wait for a phase; a final one that is another ends the wait."""
 
         def look() -> Json | None:

@@ -10,6 +10,9 @@ from dglrun.arrays import Array
 
 T = TypeVar("T")
 
+SECONDS = 300.0
+"""A rank waits no longer for one that left a collective out; one that fails ends the others at once."""
+
 
 class ThreadRanks:
     """One of several threads that dispatch together."""
@@ -22,9 +25,9 @@ class ThreadRanks:
 
     def gather(self, value: T) -> list[T]:
         self._board[self.rank] = value
-        self._barrier.wait(20)
+        self._barrier.wait(SECONDS)
         found = list(self._board)
-        self._barrier.wait(20)
+        self._barrier.wait(SECONDS)
         return found
 
     def counts(self, rows: Array) -> Array:

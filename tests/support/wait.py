@@ -11,11 +11,11 @@ LONGEST_PAUSE = 0.2
 """A look may cost a process or a request, so that a long wait looks less often than a short one."""
 
 
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = 20.0) -> T:
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = 60.0) -> T:
     """Look again and again until something is there, and return it.
 
     Args:
-        what: Completes the sentence "... did not come within 20 s".
+        what: Completes the sentence "... did not come within 60 s".
         look: Gives what is waited for; None or False: not yet.
         seconds: The deadline.
 

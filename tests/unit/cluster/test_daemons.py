@@ -71,7 +71,7 @@ def test_who_ignores_the_request_is_killed(places: Places) -> None:
 
         daemons.end([process.pid], grace=0.1)
 
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
 
 
 def test_foreign_processes_are_no_strays(places: Places, sleeper: Daemon) -> None:

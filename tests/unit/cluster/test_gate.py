@@ -44,7 +44,7 @@ def gate(
         env=kept | {"CALLS": str(calls), "FAILS": fails, "HANGS": hangs} | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return found, calls.read_text().splitlines()

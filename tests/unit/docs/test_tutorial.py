@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     path = f"{here / 'bin'}{os.pathsep}{os.environ['PATH']}"
     argv = ["sh", "-eu", "-c", commands]
-    subprocess.run(argv, cwd=here, env={"PATH": path, "RECORD": str(here)}, check=True, timeout=30)
+    subprocess.run(argv, cwd=here, env={"PATH": path, "RECORD": str(here)}, check=True, timeout=120)
     return here
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -9,6 +11,7 @@ import pytest
 
 from dglrun.agent import ending_signals
 from dglrun.errors import Terminated
+from tests.support.dglrun_pods import ROOT
 
 
 @pytest.fixture
@@ -60,6 +63,41 @@ def test_another_thread_has_nothing_to_put_off() -> None:
     in_another_thread(work)
 
     assert found == [before]
+
+
+AT_A_LINE = """
+import os, signal, sys
+from dglrun.agent import ending_signals
+lines = 0
+def at_a_line(frame, event, _):
+    global lines
+    if frame.f_code.co_filename == ending_signals.__file__ and event == "line":
+        lines += 1
+        if lines == int(sys.argv[1]):
+            os.kill(os.getpid(), signal.SIGTERM)
+    return at_a_line
+def leave(number, _):
+    sys.exit(128 + number)
+if sys.argv[2] == "a handler":
+    signal.signal(signal.SIGTERM, leave)
+sys.settrace(at_a_line)
+with ending_signals.put_off():
+    pass
+sys.settrace(None)
+sys.exit(0 if lines >= int(sys.argv[1]) else 99)
+"""
+
+
+@pytest.mark.parametrize(("disposition", "code"), [("the default", -signal.SIGTERM), ("a handler", 143)])
+def test_no_signal_is_lost_at_whatever_line_it_comes(disposition: str, code: int) -> None:
+    """At the end of the block, too, where one handler is back and the other is not."""
+    codes: list[int] = []
+    while 99 not in codes:
+        argv = (sys.executable, "-c", AT_A_LINE, str(len(codes) + 1), disposition)
+        codes.append(subprocess.run(argv, cwd=ROOT, check=False).returncode)
+
+    assert len(codes) > 10
+    assert set(codes[:-1]) == {code}
 
 
 def in_another_thread(work: Callable[[], None]) -> None:

@@ -1,6 +1,7 @@
 """`dglrun partition`: its flags, its back ends of one process, and what a user brings."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -211,11 +212,12 @@ def test_a_signal_ends_metis_at_once(tmp_path: Path, number: signal.Signals) -> 
     folders = ("--in-dir", str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"))
     argv = (sys.executable, "-m", "dglrun", "partition", *folders, "--num-parts", "8")
     started = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    metis_pid = wait_for("the child that runs METIS", lambda: child_of(started.pid), 60)
+    metis_pid = wait_for("the child that runs METIS", lambda: child_of(started.pid), 120)
     os.kill(metis_pid, signal.SIGSTOP)
 
     started.send_signal(number)
-    _, said = started.communicate(timeout=20)
+    _, said = started.communicate(timeout=120)
+    said = re.sub(r".*: \d+ s\n", "", said)  # on a busy machine the time is shown first
 
     words = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}[number]
     assert (started.returncode, said) == (128 + number, f"dglrun partition: {words}\n")
@@ -242,7 +244,7 @@ def test_ranks_refuse_an_output_that_cannot_be_written_first(
     program = (sys.executable, "-m", "mpi4py", "-m", "dglrun.commands.partition_rank", *folders, *flags)
     more = ("--seed", "1", "--balance", "types,edges", "--imbalance", "1.05")
 
-    code = mpirun.run(mpirun.argv(mpirun.Job((*program, *more), 2, cwd=str(ROOT))), 60)
+    code = mpirun.run(mpirun.argv(mpirun.Job((*program, *more), 2, cwd=str(ROOT))), 300)
 
     assert code == 74
     assert (

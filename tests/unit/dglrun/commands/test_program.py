@@ -1,6 +1,7 @@
 """How a command ends."""
 
 import errno
+import re
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def test_a_signal_is_one_line(number: signal.Signals, said: str) -> None:
     ) as started:
         read_until(started, "begun")
         started.send_signal(number)
-        ended = started.communicate(timeout=20)
+        ended = started.communicate(timeout=120)
 
     assert started.returncode == 128 + number
     assert ended == ("cleaned\n", f"dglrun it: {said}\n")
@@ -120,7 +121,7 @@ def test_work_without_output_shows_the_time(capsys: pytest.CaptureFixture[str]) 
     with elapsed.showing("dglrun it: METIS", 0.01):
         wait_for("two lines", has_two_lines)
 
-    assert said.startswith("dglrun it: METIS: 0 s\ndglrun it: METIS: 0 s\n")
+    assert re.match(r"(dglrun it: METIS: \d+ s\n){2}", said)
 
 
 def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
@@ -146,7 +147,7 @@ print("next")
     ended, shown = in_a_terminal("-c", code)
 
     assert ended == 0
-    assert shown.startswith("\rMETIS: 0 s\rMETIS: 0 s")
+    assert re.match(r"(\rMETIS: \d+ s){2}", shown)
     assert shown.endswith(" s\r\nnext\r\n")
 
 
@@ -158,6 +159,6 @@ def test_a_second_signal_does_not_disturb_the_end() -> None:
     ) as started:
         read_until(started, "begun")
         started.send_signal(signal.SIGINT)
-        _, said = started.communicate(timeout=20)
+        _, said = started.communicate(timeout=120)
 
     assert (started.returncode, said) == (130, "dglrun it: interrupted\n")

@@ -248,7 +248,7 @@ sys.exit(main(sys.argv[1:]))
 def limited(*argv: str) -> "subprocess.CompletedProcess[str]":
     """A run on a disk that is full after 100 bytes of each file."""
     command = (sys.executable, "-c", LIMITED, *argv)
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_full_disk_leaves_no_text_under_a_final_name(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,26 +31,23 @@ def test_a_failed_rank_ends_all_with_its_code(ending: str, code: int) -> None:
     )
     job = mpirun.Job((sys.executable, "-m", "mpi4py", "-c", script), 2)
 
-    assert mpirun.run(mpirun.argv(job), 60) == code
+    assert mpirun.run(mpirun.argv(job), 300) == code
 
 
 @pytest.mark.mpi
 @NEEDS_MPI
 def test_a_deadline_ends_every_rank(tmp_path: Path) -> None:
     """124, and no process stays."""
-    script = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
-    job = mpirun.Job((sys.executable, "-c", script), 2)
-
     for deadline in (3, 15, 60):  # on a busy machine ranks may take longer to start
-        began = time.monotonic()
-        code = mpirun.run(mpirun.argv(job), deadline)
+        ranks = tmp_path / str(deadline)  # one that starts late does not count in the next turn
+        ranks.mkdir()
+        script = f"import os, time; open(f'{ranks}/{{os.getpid()}}', 'w').close(); time.sleep(600)"
+        job = mpirun.Job((sys.executable, "-c", script), 2)
 
-        assert (code, time.monotonic() - began < deadline + 37) == (124, True)
-        if len(ranks := list(tmp_path.iterdir())) == 2:
+        assert mpirun.run(mpirun.argv(job), deadline) == 124
+        if len(list(ranks.iterdir())) == 2:
             break
-        for path in ranks:
-            path.unlink()
-    wait_until_gone(tmp_path)
+    wait_until_gone(ranks)
 
 
 @pytest.mark.mpi
@@ -66,11 +62,11 @@ def test_a_signal_ends_every_rank(tmp_path: Path, number: signal.Signals) -> Non
         f" sys.exit(program.run('test', lambda: mpirun.run(mpirun.argv({job}), 500)))"
     )
     started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT)
-    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
+    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 120)
 
     started.send_signal(number)
 
-    assert started.wait(60) == 128 + number
+    assert started.wait(120) == 128 + number
     wait_until_gone(tmp_path)
 
 
@@ -89,12 +85,12 @@ def test_sigkill_leaves_no_rank(tmp_path: Path) -> None:
     job = f"mpirun.Job((sys.executable, '-m', 'mpi4py', '-c', {RANKS!r}, {str(tmp_path)!r}), 2)"
     script = f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run(mpirun.argv({job}), 500))"
     started = subprocess.Popen((sys.executable, "-c", script), cwd=ROOT, start_new_session=True)
-    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 60)
+    wait_for("both ranks", lambda: len(list(tmp_path.iterdir())) == 2, 120)
     (child,) = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
 
     started.kill()
 
-    assert started.wait(60) != 0
+    assert started.wait(120) != 0
     wait_until_gone(tmp_path)
     wait_for("the end of mpirun", lambda: not running(int(child)))
 

@@ -261,7 +261,7 @@ def test_random_heterographs_are_partitioned_and_scored(tmp_path: Path, backend:
         str(tmp_path),
     )
 
-    code = mpirun.run(mpirun.argv(mpirun.Job(program, ranks, cwd=str(ROOT))), 120)
+    code = mpirun.run(mpirun.argv(mpirun.Job(program, ranks, cwd=str(ROOT))), 400)
 
     assert code == 0
     for name, toy in every.items():

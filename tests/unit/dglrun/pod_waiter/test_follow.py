@@ -1,5 +1,6 @@
 """The followers between the API client and the wait."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from dglrun.pod_waiter.follow import Followers
 from dglrun.pod_waiter.pod_state import PodSnapshot
 from tests.unit.dglrun.pod_waiter import builders
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def test_403_is_told_and_asked_again() -> None:
@@ -72,3 +73,18 @@ def test_a_pod_is_followed_once() -> None:
         followers.news.get(timeout=SECONDS)
 
     assert started == ["job-worker-0"]
+
+
+def test_the_stacks_of_other_threads_stay_as_they_are() -> None:
+    """A follower's is small; the setting is the whole process's."""
+    threading.stack_size(0)  # what the kernel gives
+
+    def following(_name: str) -> Iterator[Pod | None]:
+        raise Unavailable("enough")
+        yield None
+
+    followers = Followers(following)
+    followers.add("job-worker-0")
+    followers.news.get(timeout=SECONDS)
+
+    assert threading.stack_size() == 0

@@ -1,37 +1,31 @@
 """A command on this pod: passed on, told truly, and ended with all that it has started."""
 
+import signal
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dglrun.errors import RunError
+from dglrun.errors import RunError, Terminated
 from dglrun.workflow import local_process
 from dglrun.workflow.steps import Run
 from tests.cluster.daemons import running
 from tests.support.wait import wait_for
 
-STUBBORN = """
-import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open(sys.argv[1], "w").write(str(child.pid))
-print("working", flush=True)
-time.sleep(600)
-"""
+STUBBORN = 'sleep 600 & echo $! >"$0"; echo working; wait'
+"""A shell: it has started its child and said so long before the deadline, on a busy machine too."""
 
 
 def test_a_command_past_its_deadline_is_ended_with_its_children(tmp_path: Path) -> None:
     """124, with its last words; nothing of it stays, and it is not waited for."""
     child = tmp_path / "pid"
-    step = Run((sys.executable, "-c", STUBBORN, str(child)), title="partitioning", seconds=4.0)
-    start = time.monotonic()
+    step = Run(("sh", "-c", STUBBORN, str(child)), title="partitioning", seconds=4.0)
 
     with pytest.raises(RunError, match=r"partitioning had not ended after 4 s") as failure:
         local_process.run(step, lambda line: None)
 
     assert (failure.value.code, failure.value.words) == (124, "working")
-    assert time.monotonic() - start < 30
     wait_for("the child's end", lambda: not running(int(child.read_text())))
 
 
@@ -41,3 +35,26 @@ def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
 
     with pytest.raises(RunError, match=r"partitioning ended with exit code 7"):
         local_process.run(step, lambda line: None)
+
+
+@pytest.fixture
+def raising() -> Iterator[None]:
+    """SIGTERM raises, as in each command."""
+
+    def raise_it(number: int, _frame: object) -> None:
+        raise Terminated(number)
+
+    before = signal.signal(signal.SIGTERM, raise_it)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("_", range(20))
+def test_a_command_that_has_just_been_started_is_ended_too(raising: None, tmp_path: Path, _: int) -> None:
+    """The signal comes as soon as there is a process: before it was known here, it lived on."""
+    pid = tmp_path / "pid"
+
+    with pytest.raises(Terminated):
+        local_process.run(Run(("sh", "-c", f"echo $$ >{pid}; kill -TERM $PPID; exec sleep 600")), print)
+
+    assert not running(int(pid.read_text()))

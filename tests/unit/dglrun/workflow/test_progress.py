@@ -9,7 +9,7 @@ import pytest
 from dglrun.kube.errors import Unavailable
 from dglrun.workflow.progress import Reporter
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class SlowConfigMaps:

@@ -34,7 +34,7 @@ def test_a_command_in_the_workspaces_name_is_not_run(tmp_path: Path) -> None:
     (read,) = (step for step in steps if isinstance(step, ReadQuality))
     command = read.argv[read.argv.index("--") + 1 :]
 
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
 
     assert ended.stdout == "{}"
     assert not (tmp_path / "pwned").exists()

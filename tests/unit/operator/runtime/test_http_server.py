@@ -70,7 +70,7 @@ def test_where_ipv6_is_absent_ipv4_is_served(monkeypatch: pytest.MonkeyPatch, mi
 def test_a_host_that_was_named_is_the_only_one() -> None:
     """An administrator may keep the metrics on the loopback."""
     with _listening("127.0.0.1") as port, pytest.raises(OSError, match=r"refused|unreachable"):
-        socket.create_connection(("127.0.0.2", port), timeout=5)
+        socket.create_connection(("127.0.0.2", port), timeout=60)
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:
@@ -83,20 +83,32 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 
 @contextmanager
 def _listening(host: str) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    server = http_server.start(Address(host, port), {"/healthz": lambda: Answer(200, b"ok\n")})
-    assert server is not None
+    server = _started(host)
     try:
-        yield port
+        yield int(server.server_address[1])
     finally:
         server.shutdown()
         server.server_close()
 
 
+def _started(host: str) -> ThreadingHTTPServer:
+    """A server on a free port, which another process may take first: then on another."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        try:
+            server = http_server.start(Address(host, port), {"/healthz": lambda: Answer(200, b"ok\n")})
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        assert server is not None
+        return server
+
+
 def _get(url: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - http on this machine
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - http on this machine
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -107,7 +119,7 @@ def test_idle_connections_neither_fill_the_process_nor_keep_a_probe_out() -> Non
     """800 of them made 802 threads; the oldest make room, and a probe is answered at once."""
     with _listening("127.0.0.1") as port:
         many = 4 * http_server.MAX_CONNECTIONS
-        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(many)]
+        idle = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(many)]
         closed = sum(_is_closed(each) for each in idle[: many - http_server.MAX_CONNECTIONS])
         found = _get(f"http://127.0.0.1:{port}/healthz")
         for each in idle:
@@ -120,7 +132,7 @@ def test_idle_connections_neither_fill_the_process_nor_keep_a_probe_out() -> Non
 def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would hold one of few places for ever."""
     monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.1)
-    with _listening("127.0.0.1") as port, socket.create_connection(("127.0.0.1", port), timeout=30) as idle:
+    with _listening("127.0.0.1") as port, socket.create_connection(("127.0.0.1", port), timeout=60) as idle:
         assert idle.recv(1) == b""
 
 

@@ -9,9 +9,10 @@ import pytest
 from dgl_operator.runtime.cluster import ClusterBusy
 from dgl_operator.runtime.kinds import Key
 from dgl_operator.runtime.queue import Outcome, Queue
+from tests.support.wait import wait_for
 
 KEY = Key("default", "sage")
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 @contextmanager
@@ -107,10 +108,14 @@ def test_a_queue_that_stops_lets_the_run_under_way_end() -> None:
         ended.set()
         return Outcome(recheck_after=0.0)
 
+    def release_after_the_stop() -> None:
+        wait_for("the stop", lambda: queue._is_stopped)
+        release.set()
+
     with serving(run, 1) as queue:
         queue.add(KEY)
         assert begun.wait(SECONDS)
-        threading.Timer(0.05, release.set).start()
+        threading.Thread(target=release_after_the_stop).start()
 
     assert ended.is_set()
     assert runs == [KEY]
