@@ -239,7 +239,9 @@ class Daemon:
         self._say(child, f"ended with {end}")
         self._record("ended", who=child.process.name, rank=child.process.rank, code=end.code)
         if self._state is State.RUNNING and not end.is_good:
-            self._fail(self._failure_of(child, end))
+            # Its exit handlers may have ended it in another way than it wanted.
+            cause = self._cause(child.pid)
+            self._fail(self._failure_of(child, ExitStatus(cause["code"]) if cause else end))
         if self._state is State.RUNNING and all(c.end for c in self._children.values()):
             self._stop("all processes have ended")
 
@@ -281,6 +283,7 @@ class Daemon:
         self._looked = now
         trainers = frozenset(c.pid for c in self._children.values() if c.is_trainer and not c.end)
         for death in self._samplers.look(trainers, procfs.table()):
+            self._look_at_causes()  # a trainer that leaves ends its samplers
             self._fail(self._failure_of_sampler(death))
 
     def _failure_of_sampler(self, death: SamplerDeath) -> ProcessFailure:

@@ -76,9 +76,9 @@ def test_each_record_and_line_comes_once_and_in_order(events: list[tuple[str, st
                 launcher.print_all()
             case "break":
                 launcher.reconnect()
+    launcher.print_all()
     while launcher.read():
         launcher.print_all()
-    launcher.print_all()
 
     assert launcher.controls == list(range(1, controls + 1))
     assert launcher.lines == [str(number) for number in range(1, lines + 1)]

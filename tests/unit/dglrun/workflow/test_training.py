@@ -485,7 +485,7 @@ def test_the_output_of_a_worker_without_supervisor_comes_too(pods: Pods) -> None
     script = pods.script(TRAIN + HANG + save + "print('saved', flush=True)\nhang()\n")
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] saved")
-        os.kill(int((pods.worker(1) / "ws/.dglrun/lock").read_text()), signal.SIGKILL)
+        os.kill(pods.agent_pid(1), signal.SIGKILL)
         done = pods.finish(process)
 
     assert done.code == 75, done.output
