@@ -48,7 +48,8 @@ class ActivityMonitor:
         """
         for name, time in wrote.items():
             cpu = used.get(name, 0.0)
-            since, before = self._seen.get(name, (time, cpu))
+            # At the first look nothing is known of its use of CPU before.
+            since, before = self._seen.get(name, (now if name in used else time, cpu))
             if time > since:
                 since, before = time, cpu
             elif cpu < before or cpu - before > SHARE * (now - since):  # less: a descendant has ended

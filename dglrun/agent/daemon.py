@@ -13,6 +13,7 @@ import signal
 import socket
 import ssl
 import time
+import traceback
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -85,6 +86,7 @@ class Daemon:
         self._heard = self._looked = self._told = time.monotonic()
         self._kill_at = self._give_up_at = self._leaving_until = 0.0
         self._dismissed = False
+        self._ended_by = 0
         self._is_drained = False
         self._finished_at = 0.0
         self._oom_kills = cgroup.oom_kills()
@@ -94,17 +96,27 @@ class Daemon:
     def run(self) -> None:
         """Serve until the launcher says goodbye or its lease has run out."""
         while not self._may_leave():
-            for key, mask in self._selector.select(TICK):
-                key.data(mask)
-            self._look_at_causes()
-            self._reap()
-            self._look_at_samplers()
-            self._watch_lease()
-            self._watch_stacks()
-            self._go_on_stopping()
-            self._beat()
-            self._drain()
-            self._pump()
+            try:
+                self._turn()
+            except Exception as error:
+                if self._failure:  # it cannot even stop
+                    raise
+                what = f"a bug in dglrun: {type(error).__name__}: {error}"
+                self._fail(ProcessFailure("supervisor", exitcodes.SOFTWARE, what, traceback.format_exc()))
+
+    def _turn(self) -> None:
+        for key, mask in self._selector.select(TICK):
+            key.data(mask)
+        self._obey_signal()
+        self._look_at_causes()
+        self._reap()
+        self._look_at_samplers()
+        self._watch_lease()
+        self._watch_stacks()
+        self._go_on_stopping()
+        self._beat()
+        self._drain()
+        self._pump()
 
     # --- the launcher
 
@@ -119,9 +131,9 @@ class Daemon:
         except OSError:  # it has gone again
             return
         self._connections = [each for each in self._connections if each.is_open]
-        if sum(each.is_stranger for each in self._connections) >= STRANGERS:
-            connection.close()
-            return
+        strangers = [each for each in self._connections if each.is_stranger]
+        if len(strangers) >= STRANGERS:
+            strangers[0].close()  # the oldest one: silent ones must not keep the launcher out
         try:
             new = Connection(connection, self._context, self._outbox, self._selector, self._obey)
         except OSError:  # it has gone meanwhile
@@ -262,7 +274,7 @@ class Daemon:
     def _cause(self, pid: int) -> dict[str, Any] | None:
         try:
             cause: dict[str, Any] = json.loads((self._causes / f"{pid}.json").read_text())
-        except OSError:
+        except (OSError, ValueError):
             return None
         return cause
 
@@ -342,7 +354,7 @@ class Daemon:
             failed=self._failure is not None,
             left=alive,
             segments=len(segments),
-            files=_count_files(self.spec.output),
+            files=int(_has_files(self.spec.output)),
         )
 
     def _catch_signals(self) -> None:
@@ -355,9 +367,13 @@ class Daemon:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        name = signal.Signals(number).name
-        self._fail(ProcessFailure("supervisor", 128 + number, f"was ended by {name}"))
-        self._dismissed = True  # whoever has sent it does not wait for the launcher's goodbye
+        self._ended_by = number  # anywhere in the loop's work, which goes on; the loop is woken
+
+    def _obey_signal(self) -> None:
+        if self._ended_by and not self._dismissed:
+            name = signal.Signals(self._ended_by).name
+            self._fail(ProcessFailure("supervisor", 128 + self._ended_by, f"was ended by {name}"))
+            self._dismissed = True  # whoever has sent it does not wait for the launcher's goodbye
 
 
 def _empty(reader: int) -> None:
@@ -366,5 +382,6 @@ def _empty(reader: int) -> None:
             continue
 
 
-def _count_files(folder: str) -> int:
-    return sum(len(files) for _path, _folders, files in os.walk(folder)) if folder else 0
+def _has_files(folder: str) -> bool:
+    """Without counting them: nothing else goes on meanwhile."""
+    return bool(folder) and any(files for _path, _folders, files in os.walk(folder))

@@ -24,7 +24,7 @@ _REFUSALS = (SpecError, tls.KeysError, single_instance.StillRunningError, host_i
 def start() -> int:
     """Leave an agent behind and say where it listens; returns the exit code."""
     if refused := version.refusal(os.environ, version.JOB_IMAGE):  # the launcher's image may be another one
-        _say({"kind": "refused", "what": refused})
+        _say({"kind": "refused", "what": refused, "code": exitcodes.CONTRACT})
         return exitcodes.CONTRACT
     try:
         spec, keys = decode(_line()), tls.decode(_line())
@@ -34,7 +34,7 @@ def start() -> int:
         _prepare(spec)
         listener = socket.create_server((spec.ip, 0))
     except _REFUSALS as error:
-        _say({"kind": "refused", "what": str(error)})
+        _say({"kind": "refused", "what": str(error), "code": exitcodes.UNAVAILABLE})
         return exitcodes.UNAVAILABLE
     for note in notes:
         _say({"kind": "note", "text": note})

@@ -7,13 +7,16 @@ lines go and are counted. A broken connection is taken up again where it broke, 
 """
 
 import json
+import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 LIMIT = 64 << 20
-"""Characters of output that wait for each process."""
+"""Bytes of memory for the output of each process that waits."""
+_OVERHEAD = 100
+"""Bytes of a line that waits, beside its text: a pair, a number, places in two containers."""
 WINDOW = 1 << 18
 """Bytes of output on their way to the launcher's log, which it has not said to have printed."""
 
@@ -35,7 +38,7 @@ class Outbox:
     """Both flows of one run.
 
     Args:
-        limit: Characters of output that wait for each process.
+        limit: Bytes of memory for the output of each process that waits.
         window: Bytes of output on their way; one line more, whatever its length.
     """
 
@@ -131,14 +134,14 @@ class _Waiting:
         self._count += 1
         lines = self._lines.setdefault(who, deque())
         lines.append((self._count, text))
-        self._bytes[who] = self._bytes.get(who, 0) + len(text)
+        self._bytes[who] = self._bytes.get(who, 0) + sys.getsizeof(text) + _OVERHEAD
         while self._bytes[who] > self._limit and len(lines) > 1:
-            self._bytes[who] -= len(lines.popleft()[1])
+            self._bytes[who] -= sys.getsizeof(lines.popleft()[1]) + _OVERHEAD
             self._dropped[who] = self._dropped.get(who, 0) + 1
 
     def pop(self) -> dict[str, Any]:
         """The oldest line of all, and how many of its process's were dropped just before it."""
         who = min((name for name, lines in self._lines.items() if lines), key=lambda n: self._lines[n][0][0])
         _, text = self._lines[who].popleft()
-        self._bytes[who] -= len(text)
+        self._bytes[who] -= sys.getsizeof(text) + _OVERHEAD
         return {"kind": "line", "who": who, "text": text, "dropped": self._dropped.pop(who, 0)}

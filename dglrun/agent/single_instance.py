@@ -38,6 +38,7 @@ def acquire(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str
     if not _locked(lock):
         notes.append("ended the supervisor of an earlier run")
         _end_holder(folder, lock)
+    os.ftruncate(lock, 0)  # until we have written ours: the earlier number may be another process by then
     if remains := process_group.end_remains(folder):
         notes.append(f"killed {len(remains)} processes that an earlier run had left")
     before = _own_baseline(folder, segments)

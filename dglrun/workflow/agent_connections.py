@@ -104,10 +104,13 @@ class AgentConnections:
     def tell(self, pod: str, command: Mapping[str, object]) -> None:
         """Send a command; lost where no connection is: the next greeting is the time to send it again."""
         if link := self._links.get(pod):
-            self._loop.call_soon_threadsafe(_write, link, command)
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                self._loop.call_soon_threadsafe(_write, link, command)
 
     def close(self, seconds: float) -> None:
         """Say goodbye to all agents, wait until they have left, for so long at most, and close."""
+        if self._closing:
+            return
         self._closing = True
         for link in list(self._links.values()):
             self.tell(link.address.pod, {"do": "bye"})
@@ -225,4 +228,4 @@ def _describe(error: OSError) -> str:
         return f"the agent's certificate does not fit: {error.verify_message}"
     if isinstance(error, TimeoutError) and not error.args:
         return f"silent for {SILENCE_SECONDS:g} s"
-    return error.strerror or str(error)
+    return error.strerror or str(error) or type(error).__name__

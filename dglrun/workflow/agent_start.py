@@ -1,5 +1,6 @@
 """The start of the agents: the one thing in a training that takes a stream through the API server."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -54,6 +55,9 @@ class AgentStarter:
                 what = self._talk(stream, agent, take)
         except OSError as error:
             what = str(error)
+        except Exception as error:  # nobody looks at what the pool's thread has raised
+            take({"kind": "bug", "error": error})
+            return
         if what is not None:
             take({"kind": "not_started", "what": what})
 
@@ -76,8 +80,8 @@ class AgentStarter:
 
 
 def _record(line: bytes) -> Record:
-    try:
-        record: Record = json.loads(line)
-        return {**record}
-    except (ValueError, TypeError):
-        return {"kind": "note", "text": line.decode(errors="replace").rstrip()}
+    with contextlib.suppress(ValueError):
+        record = json.loads(line)
+        if isinstance(record, dict) and record.get("kind") in ("note", "refused", "listening"):
+            return record
+    return {"kind": "note", "text": line.decode(errors="replace").rstrip()}

@@ -88,9 +88,10 @@ class Executor:
             self._stop_training(error)
             raise
         finally:
-            self._close_training()
-            # Copies that other threads still wait for; last, as the agents are stopped through streams, too.
-            self._streams.kill_all()
+            try:
+                self._close_training()
+            finally:
+                self._streams.kill_all()  # copies that other threads still wait for
 
     def _perform(self, phase: PlanPhase) -> None:
         try:

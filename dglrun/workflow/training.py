@@ -23,7 +23,7 @@ from dglrun.workflow.worker_connection import Record, WorkerConnection
 BYE_SECONDS = 3.0
 """Until the agents that were told to leave have closed their connections."""
 PRINT_SECONDS = 3.0
-"""Until the output that has come is printed at the end of a run that has failed."""
+"""Until what has come is printed, before others go on printing."""
 START_PAUSES = (0.1, 0.5, 1.0, 2.0)
 CHECK_SECONDS = 5.0
 """Between questions to the API server about a pod that cannot be reached."""
@@ -50,7 +50,8 @@ class Training:
         self._inbox: queue.SimpleQueue[tuple[WorkerConnection, Record]] = queue.SimpleQueue()
         self._workers = [WorkerConnection(index, agent) for index, agent in enumerate(step.agents)]
         own, others = run_keys.make(worker.pod for worker in self._workers)
-        self._printer = OutputPrinter()
+        first = self._workers[0]
+        self._printer = OutputPrinter(lambda error: self._inbox.put((first, {"kind": "bug", "error": error})))
         self._connections = AgentConnections(own, step.heartbeat, self._printer)
         self._starter = AgentStarter(streams, others, step.limit)
         self._agents, self._gone = step, gone
@@ -120,13 +121,14 @@ class Training:
         self._raise_failure()
         if self._running and (idlest := self._idlest()):
             self._raise_hang(idlest, step.stacks_seconds)
-        print(f"dglrun: all {step.world_size} trainers have ended well", flush=True)
+        self._printer.say(f"dglrun: all {step.world_size} trainers have ended well")
         if not self._follow(self._all_over, step.servers_seconds):
-            print("dglrun: note: servers outlived the trainers and are stopped", flush=True)
+            self._printer.say("dglrun: note: servers outlived the trainers and are stopped")
             self.stop("the trainers have ended")
         self._raise_failure()
         self._follow(self._all_silent)
         self._raise_failure()
+        self._printer.flush(PRINT_SECONDS)
 
     def stop(self, why: str) -> None:
         """End everything on every worker, and wait until that is so and its output is printed."""
@@ -136,6 +138,7 @@ class Training:
                 self._lose(worker, "never began", exitcodes.UNAVAILABLE)
         self._tell_all({"do": "stop", "why": why})
         self._follow(lambda: self._all_over() and self._all_silent(), self._agents.stop_seconds)
+        self._printer.flush(PRINT_SECONDS)
 
     def close(self) -> None:
         """Dismiss the agents, and wait a moment until they have left."""
@@ -165,7 +168,7 @@ class Training:
             return
         self._follow(lambda: False, self._agents.settle_seconds)
         error = error_of(self._failures)
-        print(f"dglrun: {error}: everything is stopped", flush=True)
+        self._printer.say(f"dglrun: {error}: everything is stopped")
         self.stop(str(error)[:500])
         raise error
 
@@ -179,11 +182,11 @@ class Training:
             RunError: always.
         """
         self._hang.want_stacks()
-        print("dglrun: the training hangs; the stacks of its processes follow", flush=True)
+        self._printer.say("dglrun: the training hangs; the stacks of its processes follow")
         self._tell_all({"do": "stacks"})
         self._follow(lambda: self._hang.has_stacks, seconds)
         error = self._hang.error(idlest)
-        print(f"dglrun: {error}: everything is stopped", flush=True)
+        self._printer.say(f"dglrun: {error}: everything is stopped")
         self.stop(str(error)[:500])
         raise error
 
@@ -226,7 +229,7 @@ class Training:
             "failed": lambda worker, record: self._failed(worker, ProcessFailure.of(record)),
             "finished": self._finished,
             "checked": lambda worker, record: self._checked(worker, record["why"]),
-            "refused": lambda worker, record: self._lose(worker, record["what"], exitcodes.UNAVAILABLE),
+            "refused": lambda worker, record: self._lose(worker, record["what"], record["code"]),
             "bug": _raise_bug,
         }
 
@@ -249,7 +252,7 @@ class Training:
     def _failed(self, worker: WorkerConnection, process: ProcessFailure) -> None:
         failure = WorkerFailure(worker.pod, process, process.time + worker.skew)
         if not self._running and process.rank is None and process.who != "supervisor":
-            print(f"dglrun: note: {failure}, but all trainers had ended well", flush=True)
+            self._printer.say(f"dglrun: note: {failure}, but all trainers had ended well")
         else:
             self._failures.append(failure)
 
@@ -262,7 +265,7 @@ class Training:
 
     def _print(self, worker: WorkerConnection, text: str) -> None:
         """What the agent, or its connection, has to say for itself."""
-        print(f"[worker-{worker.index} supervisor] {text}", flush=True)
+        self._printer.say(f"[worker-{worker.index} supervisor] {text}")
 
     # --- starts, and connections that break
 

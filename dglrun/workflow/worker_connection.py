@@ -7,8 +7,11 @@ from dglrun.workflow.steps import WorkerAgent
 
 Record = dict[str, Any]
 
-REFUSED_SECONDS = 3.0
-"""A port that refuses connections for so long belongs to no agent any more."""
+REFUSED_SECONDS = 10.0
+"""A port that refuses connections for so long belongs to no agent any more.
+
+A firewall that is loaded anew may refuse for some seconds.
+"""
 
 
 class WorkerConnection:

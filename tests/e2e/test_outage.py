@@ -1,8 +1,8 @@
 """The control plane goes away under a job that trains."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +11,7 @@ from tests.cluster.daemons import Daemon
 from tests.cluster.places import Places
 from tests.e2e.conftest import Submit
 from tests.e2e.jobs import Job, tiny
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.test_failures import wait_for_log
 from tests.support.wait import wait_for
 
@@ -34,12 +35,17 @@ def without_api_server() -> Iterator[None]:
     finally:
         daemons.start(daemon, places)
         wait_for("the API server", lambda: kube.succeeds(places, "get", "--raw", "/readyz"), 120)
+        kubectl = Kubectl(f"after-outage-{uuid.uuid4().hex[:8]}")
+        kubectl.run("create", "namespace", kubectl.namespace)
+        # Its watches are up to a minute late: later tests would wait for it in vain.
+        wait_for("the controllers", lambda: kubectl.get("serviceaccount", "default"), 180)
+        kubectl.run("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
 def launcher_log(job: Job) -> str:
     """The launcher's log as the node has it, without the API server's help."""
     pod = job.kubectl.namespace + "_" + job.launcher
-    files = Path("/var/log/pods").glob(f"{pod}_*/main/*.log")
+    files = (Places.here().state / "podlogs").glob(f"{pod}_*/main/*.log")
     return "".join(path.read_text() for path in files)
 
 

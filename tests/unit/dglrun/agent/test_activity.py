@@ -25,7 +25,14 @@ def test_who_uses_hardly_any_cpu_is_idle(pauses: list[float], share: float) -> N
         now += pause
         idle = monitor.idle({"server 0": 0.0}, {"server 0": now * share * SHARE}, now)
 
-    assert idle == {"server 0": now}
+    assert idle == {"server 0": now - pauses[0]}
+
+
+def test_the_first_look_finds_nobody_idle() -> None:
+    """A look that came late, on a busy machine, took a process for idle that had computed all the time."""
+    monitor = ActivityMonitor([OUTPUT, CPU], 0.0)
+
+    assert monitor.idle({"trainer 0": 0.0}, {"trainer 0": 9.0}, 10.0) == {"trainer 0": 0.0}
 
 
 def test_who_uses_cpu_is_active_until_it_stops() -> None:

@@ -1,6 +1,7 @@
 """What an agent has to tell, over connections that break at any moment."""
 
 import json
+import sys
 from typing import Any
 
 from hypothesis import given
@@ -114,7 +115,8 @@ def test_a_launcher_that_does_not_print_gets_a_window_and_no_more() -> None:
 
 def test_the_oldest_lines_of_a_process_go_and_are_counted() -> None:
     """One that floods costs its own lines, not those of the others."""
-    outbox = Outbox(limit=100, window=1 << 20)
+    line = sys.getsizeof(f"{0:010}") + 100
+    outbox = Outbox(limit=10 * line, window=1 << 20)
     outbox.line("server 0", "the server's only line")
     for number in range(1000):
         outbox.line("trainer 0", f"{number:010}")
@@ -125,3 +127,16 @@ def test_the_oldest_lines_of_a_process_go_and_are_counted() -> None:
     assert [record["text"] for record in records[:2]] == ["the server's only line", f"{990:010}"]
     assert len(records) == 11
     assert sum(record["dropped"] for record in records) == 990
+
+
+def test_empty_lines_are_bounded_too() -> None:
+    """Each costs memory, though it has no letters."""
+    outbox = Outbox(limit=10_000, window=1 << 20)
+    for _ in range(1000):
+        outbox.line("trainer 0", "")
+    records = []
+    while block := outbox.take():
+        records.append(json.loads(block))
+
+    assert len(records) < 100
+    assert len(records) + sum(record["dropped"] for record in records) == 1000

@@ -245,6 +245,16 @@ def test_a_log_that_nobody_reads_stops_no_training(pods: Pods) -> None:
         assert [int(n) for n in told] == list(range(60_000))
 
 
+def test_letters_that_the_log_does_not_have_are_written_another_way(pods: Pods) -> None:
+    """An error of the thread that prints left a good run waiting for ever."""
+    script = pods.script(TRAIN + "os.write(1, b'loss \\xe4\\xb8\\xad\\n')\n" + GOOD)
+
+    done = pods.run(*flags(script), PYTHONIOENCODING="latin-1")
+
+    assert done.code == 0, done.output
+    assert "[worker-1 trainer 0] loss \\u4e2d\n" in done.output
+
+
 def test_a_training_needs_no_api_server(pods: Pods) -> None:
     """It is away, the connection breaks and is made anew, the run ends well; no kubectl runs meanwhile."""
     count = "for n in range(30):\n    print('step', n, flush=True)\n    time.sleep(0.1)\n"
