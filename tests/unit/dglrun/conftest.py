@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.commands import program
 from tests.support.dglrun_pods import Pods
 from tests.support.wait import wait_for
 
@@ -24,6 +25,13 @@ def pods_of(tmp_path: Path) -> Iterator[PodsOf]:
     yield make
     for pods in made:
         wait_for("no process is left", partial(_is_quiet, pods), 60)
+
+
+@pytest.fixture
+def raising() -> Iterator[None]:
+    """SIGTERM and SIGINT raise Terminated, as in each command."""
+    with program.raising_terminated():
+        yield
 
 
 def _is_quiet(pods: Pods) -> bool:

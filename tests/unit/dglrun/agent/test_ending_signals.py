@@ -5,25 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from dglrun.agent import ending_signals
 from dglrun.errors import Terminated
 from tests.support.dglrun_pods import ROOT
-
-
-@pytest.fixture
-def raising() -> Iterator[None]:
-    """SIGTERM raises, as in each command."""
-
-    def raise_it(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = signal.signal(signal.SIGTERM, raise_it)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def test_the_handler_runs_at_the_end_of_the_block(raising: None) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dglrun.agent.ending_signals import ENDING
 from dglrun.errors import BackendFailedError, Terminated
 from dglrun.partitioning import child_call
 from tests.cluster.daemons import running
@@ -51,26 +50,18 @@ def test_no_signal_is_blocked_in_the_child() -> None:
 
 
 @pytest.fixture
-def raising() -> Iterator[None]:
-    """SIGTERM raises, as in each command; another thread is there, as the one that shows the time."""
+def another_thread() -> Iterator[None]:
+    """As the one that shows the time."""
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
     thread.start()
-
-    def raise_it(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = {each: signal.getsignal(each) for each in ENDING}
-    signal.signal(signal.SIGTERM, raise_it)
     yield
-    for each, handler in before.items():
-        signal.signal(each, handler)
     ended.set()
     thread.join()
 
 
 @pytest.mark.parametrize("_", range(50))
-def test_an_exception_here_kills_the_child(raising: None, _: int) -> None:
+def test_an_exception_here_kills_the_child(another_thread: None, raising: None, _: int) -> None:
     """At whatever moment it comes: a mask is no help, since the other thread takes the signal."""
     pid = child_call.shared_array(1, np.int64)
 

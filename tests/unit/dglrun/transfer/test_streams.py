@@ -1,6 +1,5 @@
 """Streams to other pods, held by real processes."""
 
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -59,19 +58,14 @@ def test_a_program_that_is_not_there_leaves_no_open_file() -> None:
 
 
 @pytest.mark.parametrize("_", range(20))
-def test_a_stream_that_has_just_been_started_is_known(tmp_path: Path, _: int) -> None:
+def test_a_stream_that_has_just_been_started_is_known(raising: None, tmp_path: Path, _: int) -> None:
     """A signal that comes as soon as there is a process does not hide it from those who end all."""
     pid, streams = tmp_path / "pid", Streams()
 
-    def raise_it(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = signal.signal(signal.SIGTERM, raise_it)
     try:
         with pytest.raises(Terminated):
             streams.finish(streams.start(("sh", "-c", f"echo $$ >{pid}; kill -TERM $PPID; exec sleep 600")))
     finally:
-        signal.signal(signal.SIGTERM, before)
         for stream in list(streams._open):
             streams.end(stream)
 

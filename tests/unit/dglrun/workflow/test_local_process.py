@@ -1,8 +1,6 @@
 """A command on this pod: passed on, told truly, and ended with all that it has started."""
 
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,18 +33,6 @@ def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
 
     with pytest.raises(RunError, match=r"partitioning ended with exit code 7"):
         local_process.run(step, lambda line: None)
-
-
-@pytest.fixture
-def raising() -> Iterator[None]:
-    """SIGTERM raises, as in each command."""
-
-    def raise_it(number: int, _frame: object) -> None:
-        raise Terminated(number)
-
-    before = signal.signal(signal.SIGTERM, raise_it)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("_", range(20))
