@@ -7,7 +7,7 @@ the time until the first trainer runs.
 import signal
 
 RUN_FOLDER = ".dglrun"
-"""Name of the run folder within a worker's workspace."""
+"""Name within a workspace, made or not: in the environment of MPI ranks it tells whose they are."""
 CAUSES_VARIABLE = "DGLRUN_CAUSES"
 """Environment: the folder that takes `<pid>.json`, written by a process that ends badly (script_runner)."""
 LAST_SECONDS = 5.0

@@ -259,6 +259,8 @@ class Daemon:
 
     def _look_at_causes(self) -> None:
         """A process that has recorded a cause has failed; that is told before its peers fail of it."""
+        if next(self._causes.iterdir(), None) is None:  # in each turn: one look, not a file for each process
+            return
         for child in self._children.values():
             if self._state is State.RUNNING and not child.end and (cause := self._cause(child.pid)):
                 with contextlib.suppress(ValueError):  # its output has ended
@@ -354,7 +356,7 @@ class Daemon:
             failed=self._failure is not None,
             left=alive,
             segments=len(segments),
-            files=int(_has_files(self.spec.output)),
+            has_files=_has_files(self.spec.output),
         )
 
     def _catch_signals(self) -> None:

@@ -35,6 +35,16 @@ class Stream(subprocess.Popen[bytes]):
             self._said.seek(0)
             return self._said.read(1 << 16)
 
+    @contextmanager
+    def killed_after(self, seconds: float) -> Iterator[None]:
+        """Bound reads in the block, which have no deadline of their own: a killed stream has an end."""
+        timer = threading.Timer(seconds, self.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def close(self) -> None:
         """Close the pipes and forget what was said."""
         for pipe in (self.stdin, self.stdout):

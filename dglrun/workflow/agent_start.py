@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -63,13 +62,9 @@ class AgentStarter:
 
     def _talk(self, stream: Stream, agent: WorkerAgent, take: Callable[[Record], None]) -> str | None:
         """Hand over spec and keys; returns what kubectl has said if the agent has said nothing."""
-        timer = threading.Timer(ATTEMPT_SECONDS, stream.kill)
-        timer.start()
-        try:
-            text = f"{spec.encode(agent.spec)}\n{tls.encode(self._keys[agent.host.name])}\n"
+        text = f"{spec.encode(agent.spec)}\n{tls.encode(self._keys[agent.host.name])}\n"
+        with stream.killed_after(ATTEMPT_SECONDS):
             said, _ = stream.communicate(text.encode())
-        finally:
-            timer.cancel()
         records = [_record(line) for line in said.splitlines()]
         for record in records:
             take(record)

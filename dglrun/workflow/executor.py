@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
 from typing import Any, Protocol, assert_never
 
 from dglrun.contract import env, exitcodes, names
@@ -15,7 +14,7 @@ from dglrun.contract.hostfile import Host
 from dglrun.errors import DataError, RunError
 from dglrun.transfer import copy
 from dglrun.transfer.partition_files import PartitionFiles
-from dglrun.transfer.streams import Stream, Streams
+from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
@@ -70,7 +69,7 @@ class Executor:
         self._partitions: dict[str, PartitionFiles] = {}
         self._proved: set[str] = set()
         self._training: Training | None = None
-        self._outputs: dict[str, int | None] = {}
+        self._outputs: dict[str, bool | None] = {}
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
         """Perform all phases.
@@ -189,7 +188,7 @@ class Executor:
 
     def _read_quality(self, step: ReadQuality) -> None:
         try:
-            with self._streams.open(step.argv) as stream, _killed_after(step.seconds, stream):
+            with self._streams.open(step.argv) as stream, stream.killed_after(step.seconds):
                 found, said = self._streams.finish(stream)
             if stream.returncode != 0:
                 raise OSError(f"{step.pod}: {step.json} could not be read: {said.decode(errors='replace')}")
@@ -220,13 +219,13 @@ class Executor:
         )
 
     def _collect(self, step: Collect) -> None:
-        files = self._outputs.get(step.pod, 0)
-        if files == 0:
+        has_files = self._outputs.get(step.pod, False)
+        if has_files is False:
             return
         pods = list(self._outputs)
-        is_first = all(self._outputs[pod] == 0 for pod in pods[: pods.index(step.pod)])
+        is_first = all(self._outputs[pod] is False for pod in pods[: pods.index(step.pod)])
         folder = Path(step.folder_if_first if is_first else step.folder)
-        seconds = step.seconds_if_lost if files is None else step.seconds
+        seconds = step.seconds_if_lost if has_files is None else step.seconds
         with _marked(Path(step.folder_if_first, step.marker)):
             deadline = time.monotonic() + seconds
             found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._gone)
@@ -273,7 +272,7 @@ class Executor:
             self._training.run(step, lambda line: self._reporter.stage(stage, line))
         finally:
             self._outputs = self._training.outputs
-            if all(files == 0 for files in self._outputs.values()):
+            if all(has_files is False for has_files in self._outputs.values()):
                 print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
         self._close_training()
 
@@ -387,17 +386,6 @@ def _marked(path: Path) -> Iterator[None]:
 
 def _ignore(_line: str) -> None:
     """What a check says is in the log; the stage's message stays."""
-
-
-@contextmanager
-def _killed_after(seconds: float, stream: Stream) -> Iterator[None]:
-    """Bound a read that has no deadline of its own: a killed stream has an end."""
-    timer = Timer(seconds, stream.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _checked(step: CheckPartition) -> PartitionFiles:

@@ -5,14 +5,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 from dglrun.agent.exit_status import ProcessFailure
-from dglrun.agent.spec import ProcessRole
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
-from dglrun.workflow.agent_connections import Address, AgentConnections
+from dglrun.workflow.agent_connections import PAUSES, Address, AgentConnections
 from dglrun.workflow.agent_start import AgentStarter
 from dglrun.workflow.hang_watch import HangWatch, IdleRank
 from dglrun.workflow.output_printer import OutputPrinter
@@ -24,7 +24,6 @@ BYE_SECONDS = 3.0
 """Until the agents that were told to leave have closed their connections."""
 PRINT_SECONDS = 3.0
 """Until what has come is printed, before others go on printing."""
-START_PAUSES = (0.1, 0.5, 1.0, 2.0)
 CHECK_SECONDS = 5.0
 """Between questions to the API server about a pod that cannot be reached."""
 _TICK = 0.2
@@ -56,18 +55,13 @@ class Training:
         self._starter = AgentStarter(streams, others, step.limit)
         self._agents, self._gone = step, gone
         self._failures: list[WorkerFailure] = []
-        self._running = {
-            (agent.host.name, process.name)
-            for agent in step.agents
-            for process in agent.spec.processes
-            if process.role is ProcessRole.TRAINER
-        }
         self._ranks = {
             (agent.host.name, process.name): process.rank
             for agent in step.agents
             for process in agent.spec.processes
             if process.rank is not None
         }
+        self._running = set(self._ranks)
         self._hang = HangWatch(self._ranks, self.pods, None)
         self._port: int | None = None
         self._stopping: str | None = None
@@ -99,9 +93,9 @@ class Training:
                 raise RunError(f"no supervisor within {seconds:g} s on {missing}", exitcodes.UNAVAILABLE)
 
     @property
-    def outputs(self) -> dict[str, int | None]:
-        """Number of files in the output folder of each worker; None where no agent has counted them."""
-        return {worker.pod: worker.files if worker.has_finished else None for worker in self._workers}
+    def outputs(self) -> dict[str, bool | None]:
+        """Whether the output folder of each worker has files; None where no agent has looked."""
+        return {worker.pod: worker.has_files for worker in self._workers}
 
     def run(self, step: Train, progress: Callable[[str], None]) -> None:
         """Tell all agents to start the training, and follow it to its end.
@@ -167,10 +161,7 @@ class Training:
         if not self._failures:
             return
         self._follow(lambda: False, self._agents.settle_seconds)
-        error = error_of(self._failures)
-        self._printer.say(f"dglrun: {error}: everything is stopped")
-        self.stop(str(error)[:500])
-        raise error
+        self._stop_for(error_of(self._failures))
 
     def _idlest(self) -> list[IdleRank]:
         return self._hang.idlest(time.monotonic())
@@ -185,7 +176,9 @@ class Training:
         self._printer.say("dglrun: the training hangs; the stacks of its processes follow")
         self._tell_all({"do": "stacks"})
         self._follow(lambda: self._hang.has_stacks, seconds)
-        error = self._hang.error(idlest)
+        self._stop_for(self._hang.error(idlest))
+
+    def _stop_for(self, error: RunError) -> NoReturn:
         self._printer.say(f"dglrun: {error}: everything is stopped")
         self.stop(str(error)[:500])
         raise error
@@ -257,7 +250,6 @@ class Training:
             self._failures.append(failure)
 
     def _finished(self, worker: WorkerConnection, record: Record) -> None:
-        worker.files = record["files"]
         if record["left"]:
             self._print(worker, f"{record['left']} processes could not be ended")
         if not record["failed"] and not self._failures and any(pod == worker.pod for pod, _ in self._running):
@@ -286,7 +278,7 @@ class Training:
         elif self._stopping:
             self._lose(worker, "never began", exitcodes.UNAVAILABLE)
         else:
-            pause = START_PAUSES[min(worker.start_attempts, len(START_PAUSES)) - 1]
+            pause = PAUSES[min(worker.start_attempts, len(PAUSES)) - 1]
             self._start_at[worker.pod] = time.monotonic() + pause
             self._check(worker)
 

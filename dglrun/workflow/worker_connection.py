@@ -25,11 +25,9 @@ class WorkerConnection:
     def __init__(self, index: int, agent: WorkerAgent) -> None:
         self.index, self.agent = index, agent
         self.greeting: Record | None = None
-        self.is_told_to_start = False
-        self.has_finished = False
         self.is_drained = False
-        self.files = 0
-        """Files in its output folder, once it has finished."""
+        self.has_files: bool | None = None
+        """Whether its output folder has files, once it has finished."""
         self.lost: str | None = None
         self.broken_since: float | None = None
         self.start_attempts = 0
@@ -39,6 +37,11 @@ class WorkerConnection:
     def pod(self) -> str:
         """The worker pod."""
         return self.agent.host.name
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether its agent has ended everything there, and said so."""
+        return self.has_files is not None
 
     @property
     def is_over(self) -> bool:
@@ -62,7 +65,7 @@ class WorkerConnection:
                 self.greeting = {**record, "skew": record["received"] - record["time"]}
                 self.broken_since = self._refused_since = None
             case "finished":
-                self.has_finished = True
+                self.has_files = record["has_files"]
             case "drained":
                 self.is_drained = True
             case "broken":

@@ -50,7 +50,7 @@ def test_a_worker_that_cannot_be_reached_is_lost_after_its_lease() -> None:
 
 def test_a_worker_that_has_told_all_is_not_lost() -> None:
     """It closes its connection then."""
-    finished: Record = {"kind": "finished", "files": 0}
+    finished: Record = {"kind": "finished", "has_files": False}
 
     assert worker(HELLO, finished, {"kind": "drained"}, SILENT).why_lost(-1.0) is None
     assert worker(HELLO, finished, SILENT).why_lost(-1.0) is not None
