@@ -1,7 +1,7 @@
 """`dglrun partition`: assign the nodes of a chunked graph to parts by the back end that is named.
 
-Writes `<ntype>.txt` for every node type and partition_meta.json. Back ends: random, metis, user (an
-assignment that you bring) in this process; zoltan, parmetis, pm_dglpart by MPI ranks. A mode has a
+Writes `<ntype>.txt` for every node type and partition_meta.json. Back ends: random, metis, kaminpar, user
+(an assignment that you bring) in this process; zoltan, parmetis, pm_dglpart by MPI ranks. A mode has a
 default and never runs another back end than the one it names.
 """
 
@@ -27,7 +27,16 @@ from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
-from dglrun.partitioning import BACKENDS, IMBALANCE, IN_PROCESS, ON_RANKS, PROGRAM, partition_quality, serial
+from dglrun.partitioning import (
+    BACKENDS,
+    IMBALANCE,
+    IN_PROCESS,
+    ON_RANKS,
+    PROGRAM,
+    kaminpar,
+    partition_quality,
+    serial,
+)
 from dglrun.partitioning.distributed import libraries, pm_dglpart
 from dglrun.partitioning.weights import Balance
 
@@ -119,7 +128,10 @@ def _add_ranks(group: argparse._ArgumentGroup) -> None:
     )
     flags.add_deadline(group)
     group.add_argument(
-        "--work-dir", type=Path, metavar="DIR", help="pm_dglpart: folder for its text (default: --out-dir)"
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="kaminpar, pm_dglpart: folder for the graph's rows (default: --out-dir)",
     )
 
 
@@ -181,12 +193,21 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
     elif backend == "user":
         parts = _brought(args, graph)
     else:
-        balance = Balance.parse(args.balance.split(","))
-        with elapsed.showing("dglrun partition: METIS"):
-            parts, library = serial.metis_parts(graph, args.num_parts, args.seed, balance, args.imbalance)
+        parts, library = _by_library(args, graph, backend)
         words = sorted(args.balance.split(","))
         details = {"library": library, "seed": args.seed, "balance": words, "imbalance": args.imbalance}
     return _finish(args, graph, parts, AssignmentMeta(args.num_parts, backend, details))
+
+
+def _by_library(args: argparse.Namespace, graph: ChunkedGraph, backend: str) -> tuple[dict[str, Parts], str]:
+    """Parts by METIS or KaMinPar, and the library's name."""
+    balance = Balance.parse(args.balance.split(","))
+    with elapsed.showing(f"dglrun partition: {backend}"):
+        if backend == "metis":
+            return serial.metis_parts(graph, args.num_parts, args.seed, balance, args.imbalance)
+        work = args.work_dir or args.out_dir
+        _remove_leftovers(args.out_dir, kaminpar.PREFIX)
+        return serial.kaminpar_parts(graph, work, args.num_parts, args.seed, balance, args.imbalance)
 
 
 def _say_plan(args: argparse.Namespace, graph: ChunkedGraph, how: str) -> int:
@@ -315,8 +336,7 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
         return _say_plan(args, graph, f"{pm_dglpart.find()} by mpirun")
     check.check_counts(graph)
     work = args.work_dir or args.out_dir
-    for left in args.out_dir.glob(f"{pm_dglpart.PREFIX}*"):  # of a killed run: this one holds the folder
-        shutil.rmtree(left, ignore_errors=True)
+    _remove_leftovers(args.out_dir, pm_dglpart.PREFIX)
     ranks = args.ranks or max(1, int(cgroup.cpu_limit()))
     by_degree = "edges" in args.balance.split(",")
     _say_what_pm_dglpart_ignores(args)
@@ -327,6 +347,12 @@ def _by_pm_dglpart(args: argparse.Namespace) -> int:
     balanced = ["edges", "types"] if by_degree else ["types"]
     details = {"library": pm_dglpart.find(), "ranks": ranks, "balance": balanced}
     return _finish(args, graph, parts, AssignmentMeta(args.num_parts, "pm_dglpart", details))
+
+
+def _remove_leftovers(out_dir: Path, prefix: str) -> None:
+    """Working folders of a killed run: this one holds the target."""
+    for left in out_dir.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _say_what_pm_dglpart_ignores(args: argparse.Namespace) -> None:

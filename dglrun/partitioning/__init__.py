@@ -8,17 +8,19 @@ from dglrun.contract.names import Mode
 IMBALANCE = 1.05
 """The largest part over the mean that is asked for by default."""
 
-IN_PROCESS = ("random", "metis", "user")
+IN_PROCESS = ("random", "metis", "kaminpar", "user")
 """Back ends that run in one process; `user` takes an assignment that the user has made."""
 ON_RANKS = ("zoltan", "parmetis")
 """Back ends that run on MPI ranks of ours."""
 PROGRAM = "pm_dglpart"
 """The back end that is a program of its own, started by mpirun."""
 BACKENDS = {
-    Mode.DGL_API: ("metis", "random", "user"),
-    Mode.PARMETIS: ("parmetis", PROGRAM, "zoltan", "metis", "random", "user"),
+    Mode.DGL_API: ("metis", "kaminpar", "random", "user"),
+    Mode.PARMETIS: ("parmetis", PROGRAM, "zoltan", "metis", "kaminpar", "random", "user"),
     Mode.DIST_PARMETIS: ("parmetis", "zoltan"),
 }
 """Of each mode: the first one is the default, and none runs that was not named."""
 DGL_METHODS = ("metis", "random")
 """Methods of DGL's own partition_graph, which partitions a job's chunked graph in mode DGL-API."""
+DGL_API_BACKENDS = (*DGL_METHODS, "kaminpar")
+"""Back ends of a job in mode DGL-API; with one that DGL does not have, our own dispatch writes the parts."""

@@ -15,7 +15,7 @@ A self-loop is one half-edge that counts in the degree and is then left out. Not
 later: the assignment is about nodes, and dispatch reads the edges from the input.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,12 +105,12 @@ def pack(own: Ints, neighbour: Ints, is_destination: bool) -> Keys:
     return keys
 
 
-def build(groups: Sequence[Keys], buckets: Buckets, rows: int, first: int) -> Csr:
+def build(groups: list[Keys], buckets: Buckets, rows: int, first: int) -> Csr:
     """Sort half-edges and merge those between the same two nodes.
 
     Args:
         groups: Half-edges of this rank's nodes, keys from `pack`: each group uint64, shape (half-edges,), by
-            ascending bucket.
+            ascending bucket. The list is emptied, so that they are gone when the rows are put together.
         buckets: The buckets.
         rows: Number of this rank's nodes.
         first: Number of the first of them in the whole graph (to know self-loops).
@@ -120,20 +120,27 @@ def build(groups: Sequence[Keys], buckets: Buckets, rows: int, first: int) -> Cs
     """
     xadj, in_degree = np.zeros(rows + 1, np.int64), np.zeros(rows, np.int64)
     columns, counts = [], []
-    bounds = np.arange(buckets.number + 1, dtype=np.uint64) << np.uint64(32 + buckets.shift)
-    cuts = [np.searchsorted(group, bounds) for group in groups]
-    for bucket in range(buckets.number):
-        pieces = [group[cut[bucket] : cut[bucket + 1]] for group, cut in zip(groups, cuts, strict=True)]
-        low = bucket << buckets.shift
-        high = min(rows, low + (1 << buckets.shift))
-        if low >= high:
-            break
-        own, neighbours, count, ends = _merge(np.concatenate([*pieces, _NONE]), buckets, low, first)
+    for low, high, keys in _by_bucket(groups, buckets, rows):
+        own, neighbours, count, ends = _merge(keys, buckets, low, first)
         xadj[low + 1 : high + 1] = np.bincount(own, minlength=high - low)
         in_degree[low:high] = np.bincount(ends, minlength=high - low)
         columns.append(neighbours)
         counts.append(count)
     return Csr(np.cumsum(xadj, out=xadj), _joined(columns), _joined(counts), in_degree)
+
+
+def _by_bucket(groups: list[Keys], buckets: Buckets, rows: int) -> Iterator[tuple[int, int, Keys]]:
+    """Yield first row, end and a copy of the keys of each bucket; the groups go at the end."""
+    bounds = np.arange(buckets.number + 1, dtype=np.uint64) << np.uint64(32 + buckets.shift)
+    cuts = [np.searchsorted(group, bounds) for group in groups]
+    for bucket in range(buckets.number):
+        low = bucket << buckets.shift
+        if low >= rows:
+            break
+        high = min(rows, low + (1 << buckets.shift))
+        pieces = [group[cut[bucket] : cut[bucket + 1]] for group, cut in zip(groups, cuts, strict=True)]
+        yield low, high, np.concatenate([*pieces, _NONE])
+    groups.clear()
 
 
 _NONE = np.zeros(0, np.uint64)

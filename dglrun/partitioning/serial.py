@@ -1,14 +1,18 @@
 """A chunked graph in one process: its CSR, and the assignment by a back end that is not distributed."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
+from dglrun import cgroup
 from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.partitioning import csr, metis, random_partition, weights
+from dglrun.partitioning import csr, freed_memory, kaminpar, metis, random_partition, weights
 
 
 def graph_rows(graph: ChunkedGraph) -> csr.Csr:
@@ -26,6 +30,7 @@ def graph_rows(graph: ChunkedGraph) -> csr.Csr:
         limits = graph.num_nodes[src_type], graph.num_nodes[dst_type]
         for src, dst in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[number], limits=limits):
             groups.append(_group(src + nodes.offsets[src_type], dst + nodes.offsets[dst_type], buckets))
+    freed_memory.give_back()
     return csr.build(groups, buckets, nodes.total, 0)
 
 
@@ -74,6 +79,47 @@ def metis_parts(
     loads = weights.without_empty(loads, totals)
     parts = metis.assign(lib, rows, loads, bounds[totals > 0], num_parts, seed)
     return by_type(graph, parts), lib.name
+
+
+def kaminpar_parts(
+    graph: ChunkedGraph, work: Path, num_parts: int, seed: int, balance: weights.Balance, imbalance: float
+) -> tuple[dict[str, Parts], str]:
+    """Parts by KaMinPar, on all CPUs of the container; see `kaminpar.assign`.
+
+    Args:
+        graph: The graph.
+        work: Folder that takes the rows while it runs: 8 bytes for each half-edge, 16 for each node.
+        num_parts: Parts.
+        seed: Seed of KaMinPar.
+        balance: What to balance, as one weight for each node.
+        imbalance: Weight allowed in a part over the mean weight, 1.05 for five per cent.
+
+    Returns:
+        Parts by node type, uint16, shape (nodes of the type,), and the package's name and version.
+
+    Raises:
+        BackendMissingError: it is not installed.
+        DataError: a bad edge row, or too many nodes.
+        BackendFailedError: it failed or was killed.
+    """
+    lib, nodes = kaminpar.load(), sum(graph.num_nodes)
+    if num_parts == 1 or nodes <= num_parts:  # each node alone is as even as can be
+        return by_type(graph, (np.arange(nodes) % num_parts).astype(np.uint16)), lib.name
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=kaminpar.PREFIX, dir=work) as folder:
+        path = Path(folder, "graph.parhip")
+        _write_weighted(graph, balance, path)
+        freed_memory.give_back()  # its own copy is all that is needed now
+        threads = max(1, int(cgroup.cpu_limit()))
+        parts = kaminpar.assign(lib, path, nodes, num_parts, imbalance, threads, seed)
+    return by_type(graph, parts), lib.name
+
+
+def _write_weighted(graph: ChunkedGraph, balance: weights.Balance, path: Path) -> None:
+    rows = graph_rows(graph)
+    types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
+    columns = weights.type_columns(graph.num_nodes, balance)
+    kaminpar.write(path, rows, weights.single_by_type(columns, types, rows.in_degree, balance)[:, 0])
 
 
 def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:

@@ -101,6 +101,27 @@ def single(in_degree: Ints, balance: Balance) -> Weights:
     return (1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)).reshape(-1, 1)
 
 
+def single_by_type(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weights:
+    """One weight for each node in which every type counts as much as the others: see `single`.
+
+    A part's sum is balanced, not each type for itself.
+
+    Args:
+        columns: From `type_columns`, int64, shape (types,).
+        types: Type ID of each node, int64, shape (nodes,).
+        in_degree: Input edges that end in each node, int64, shape (nodes,).
+        balance: What to balance.
+
+    Returns:
+        int64, shape (nodes, 1), at least 1.
+    """
+    kinds = columns[types]
+    counts = np.maximum(np.bincount(kinds), 1)
+    shares = np.maximum(1, len(types) // (len(counts) * counts))
+    found: Weights = shares[kinds] + in_degree if balance.edges else shares[kinds]
+    return found.reshape(-1, 1)
+
+
 def without_empty(weights: Weights, totals: Ints) -> Weights:
     """Drop the columns whose total over all ranks is 0 (no edges at all); a back end would divide by it.
 

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dglrun.contract import env, names
 from dglrun.contract.names import Mode
 from dglrun.mpi.mpirun import INTERFACE
-from dglrun.partitioning import BACKENDS, DGL_METHODS
+from dglrun.partitioning import BACKENDS, DGL_API_BACKENDS, DGL_METHODS
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[int, Field(ge=0)]
 
 
-JOB_BACKENDS = {**BACKENDS, Mode.DGL_API: DGL_METHODS}
+JOB_BACKENDS = {**BACKENDS, Mode.DGL_API: DGL_API_BACKENDS}
 """What partitions a chunked graph in a job of each mode: the first one unless another is named."""
 
 
@@ -161,6 +161,11 @@ class RunConfig(BaseModel):
         return self.partition_backend or JOB_BACKENDS[self.context.mode][0]
 
     @property
+    def is_partitioned_by_dgl(self) -> bool:
+        """Whether DGL's own partition_graph partitions a chunked graph, in one process."""
+        return self.context.mode is Mode.DGL_API and self.assigner in DGL_METHODS
+
+    @property
     def workers(self) -> int:
         """Number of workers; outside of a job as many as partitions."""
         return self.context.workers or self.num_partitions or 1
@@ -262,9 +267,10 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
     if config.use_graphbolt and not config.chunked_graph:
         yield "--use-graphbolt goes with --chunked-graph: a partition script calls partition_graph itself"
-    if config.balance_train and mode is not Mode.DGL_API:
-        yield f"--balance-train: mode {mode.value} cannot; it has --partition-balance nodes,types,edges"
-    if config.partition_ranks and mode is Mode.DGL_API:
+    if config.balance_train and not config.is_partitioned_by_dgl:
+        who = f"mode {mode.value}" if mode is not Mode.DGL_API else f"back end {backend}"
+        yield f"--balance-train: {who} cannot; it has --partition-balance nodes,types,edges"
+    if config.partition_ranks and config.is_partitioned_by_dgl:
         yield "--partition-ranks: mode DGL-API partitions in one process"
     if config.partitions_on_workers and config.partition_ranks and config.partition_ranks < config.workers:
         yield (

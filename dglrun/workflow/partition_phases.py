@@ -8,7 +8,6 @@ from dglrun.agent import RUN_FOLDER
 from dglrun.agent.process_group import RUN_FOLDER_VARIABLE as FOLDER_VARIABLE
 from dglrun.contract import names, report
 from dglrun.contract.hostfile import Host
-from dglrun.contract.names import Mode
 from dglrun.mpi import mpirun
 from dglrun.partitioning import IMBALANCE
 from dglrun.transfer.copy import RECEIVE
@@ -99,7 +98,7 @@ def _script(config: RunConfig) -> Run:
 
 def _from_chunks(config: RunConfig) -> tuple[Run, ...]:
     examine = Run(_examine(config), title="examining the chunked graph")
-    if config.context.mode is Mode.DGL_API:
+    if config.is_partitioned_by_dgl:
         return (examine, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
     assign, dispatch = _assign(config), _dispatch(config)
     return (examine, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
@@ -164,8 +163,7 @@ def _verify(config: RunConfig) -> VerifyPartition:
     produced = config.produced_config
     source: Argv = ()
     if config.chunked_graph:
-        has_mapping = config.context.mode is Mode.DGL_API
-        assigned = () if has_mapping else ("--partitions-dir", _assignment(config))
+        assigned = () if config.is_partitioned_by_dgl else ("--partitions-dir", _assignment(config))
         source = ("--in-dir", config.chunked_graph, *assigned)
     command = (*_module(config, "dglrun"), "verify", produced)
     proof = Run((*command, "--for-training", "--dgl", *source), title="verify")

@@ -5,8 +5,10 @@ that runs them; without them only ours is measured, and the benchmark says so.
 operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR names its binary. It brings
 the one-node cluster up unless KUBECONFIG names another.
 
-With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). Assignment has its own command, since it
-takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
+assign: KaMinPar beside METIS on graphs of 40M edges.
+
+With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). All back ends on a graph of your own:
+`python -m tests.benchmarks.partition_speed FOLDER`.
 """
 
 import os
@@ -64,6 +66,7 @@ def _cluster() -> Mapping[str, str]:
 
 
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
+    "assign": ("assign_bench", _nothing),
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from tests.benchmarks import dispatch_bench, partition_graphs, partition_speed
+from tests.benchmarks import assign_bench, dispatch_bench, partition_graphs, partition_speed
 from tests.benchmarks.dispatch_data import Size
 from tests.benchmarks.partition_speed import QUALITY, Row
 from tests.support import measured
@@ -93,6 +93,12 @@ def partition_stages() -> Iterator[Cells]:
         for ranks in (1, 2, 4):
             row = partition_speed.ours(source, "zoltan", ranks, 1)
             yield [str(ranks), _pair((row.wall, row.cpu)), f"{row.peak:.0f}"]
+
+
+def assign() -> Iterator[Cells]:
+    """KaMinPar beside METIS, on graphs of 40M edges."""
+    size = (assign_bench.NODES, assign_bench.EDGES, assign_bench.PARTS)
+    return assign_bench.measure(*size, ("metis", "kaminpar"))
 
 
 def parmetis() -> Iterator[Cells]:
@@ -203,6 +209,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "dispatch-growth": dispatch_growth,
     "partition": partition,
     "partition-stages": partition_stages,
+    "assign": assign,
     "parmetis": parmetis,
     "readers": readers,
     "example": example,

@@ -87,6 +87,15 @@ TABLES = {
             ("Ranks", "Wall / CPU s", "MiB per rank"),
         ),
         Table(
+            "assign",
+            "reference/partition.md",
+            f"{_BENCHMARK} assign",
+            (
+                "Graph", "Parts", "Back end", _SECONDS, _MEMORY,
+                "Of METIS: wall", "CPU", "memory", *_QUALITY,
+            ),
+        ),
+        Table(
             "parmetis",
             "reference/partition.md",
             f"{_BENCHMARK} parmetis",

@@ -1,6 +1,7 @@
 """What some tests need of the machine, as marks that skip them where it is not there."""
 
 import ctypes
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,9 @@ def has_metis() -> bool:
 
 
 NEEDS_METIS = pytest.mark.skipif(not has_metis(), reason="libmetis is not installed (Debian: libmetis5)")
+
+
+NEEDS_KAMINPAR = pytest.mark.skipif(importlib.util.find_spec("kaminpar") is None, reason="no kaminpar")
 
 
 def mpi_here() -> bool:

@@ -32,7 +32,7 @@ def find() -> str:
     if path is None:
         raise BackendMissingError(
             "back end pm_dglpart: the program is not on PATH. It is part of ParMETIS's dgl branch, whose "
-            "licence does not allow us to ship it; free alternative: --backend zoltan"
+            "licence does not allow us to ship it; free alternatives: --backend zoltan, --backend kaminpar"
         )
     return path
 

@@ -155,4 +155,4 @@ def test_an_unknown_extra_is_named() -> None:
     )
 
     assert ended.returncode == 1
-    assert "no extra oprator, there are dev, operator" in ended.stderr
+    assert "no extra oprator, there are dev, kaminpar, operator" in ended.stderr

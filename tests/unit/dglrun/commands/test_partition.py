@@ -16,12 +16,12 @@ from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
-from dglrun.partitioning import metis
+from dglrun.partitioning import kaminpar, metis
 from tests.cluster.daemons import running
 from tests.support.commands import run_command
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import a_toy
-from tests.support.needs import NEEDS_METIS, NEEDS_MPI, library_here
+from tests.support.needs import NEEDS_KAMINPAR, NEEDS_METIS, NEEDS_MPI, library_here
 from tests.support.wait import wait_for
 
 
@@ -95,6 +95,21 @@ def test_metis_finds_communities_and_balances_types_and_edges(tmp_path: Path) ->
         assert max(row) * 2 / sum(row) < 1.08
 
 
+@NEEDS_KAMINPAR
+def test_kaminpar_finds_communities_and_balances_types_and_edges_in_sum(tmp_path: Path) -> None:
+    """Few edges cut, edges even; it names itself, and leaves nothing of a killed run."""
+    two_communities(tmp_path / "in", np.random.default_rng(0))
+    (tmp_path / "out" / f"{kaminpar.PREFIX}killed").mkdir(parents=True)
+
+    code = partition(tmp_path / "in", tmp_path / "out", "--num-parts", "2", "--backend", "kaminpar")
+
+    meta = assignment.load_meta(tmp_path / "out")
+    assert (code, meta.method, meta.details["library"].split()[0]) == (0, "kaminpar", "kaminpar")
+    assert meta.details["edge_cut_ratio"] < 0.05
+    assert meta.details["edge_balance"] < 1.1
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 @NEEDS_METIS
 def test_one_seed_gives_one_assignment(tmp_path: Path) -> None:
     """Whatever the method."""
@@ -113,7 +128,7 @@ def test_one_seed_gives_one_assignment(tmp_path: Path) -> None:
     [
         (
             ("--mode", "DGL-API", "--backend", "zoltan"),
-            "--backend: expected metis, random, user in mode DGL-API, got 'zoltan'",
+            "--backend: expected metis, kaminpar, random, user in mode DGL-API, got 'zoltan'",
         ),
         (
             ("--mode", "DistParMETIS", "--backend", "metis"),
@@ -153,7 +168,7 @@ def test_an_absent_back_end_says_what_to_install(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("backend", [pytest.param("metis", marks=NEEDS_METIS), "random", "user"])
+@pytest.mark.parametrize("backend", [pytest.param("metis", marks=NEEDS_METIS), "kaminpar", "random", "user"])
 def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str) -> None:
     """It says what would be read, run and written."""
     source = a_toy(parts=2).write(tmp_path / "in")
@@ -201,19 +216,21 @@ def test_more_parts_than_nodes_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-@NEEDS_METIS
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_metis_at_once(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "backend", [pytest.param("metis", marks=NEEDS_METIS), pytest.param("kaminpar", marks=NEEDS_KAMINPAR)]
+)
+def test_a_signal_ends_a_library_at_once(tmp_path: Path, number: signal.Signals, backend: str) -> None:
     """In the midst of the C code, which never returns: it is stopped here."""
     rng = np.random.default_rng(0)
     write.graph(
         tmp_path / "in", "g", {"n": 50000}, {"n:e:n": rng.integers(0, 50000, (800000, 2))}, layout="numpy"
     )
     folders = ("--in-dir", str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"))
-    argv = (sys.executable, "-m", "dglrun", "partition", *folders, "--num-parts", "8")
+    argv = (sys.executable, "-m", "dglrun", "partition", *folders, "--num-parts", "8", "--backend", backend)
     started = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    metis_pid = wait_for("the child that runs METIS", lambda: child_of(started.pid), 120)
-    os.kill(metis_pid, signal.SIGSTOP)
+    child = wait_for(f"the child that runs {backend}", lambda: child_of(started.pid), 120)
+    os.kill(child, signal.SIGSTOP)
 
     started.send_signal(number)
     _, said = started.communicate(timeout=120)
@@ -221,7 +238,7 @@ def test_a_signal_ends_metis_at_once(tmp_path: Path, number: signal.Signals) -> 
 
     words = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}[number]
     assert (started.returncode, said) == (128 + number, f"dglrun partition: {words}\n")
-    assert not running(metis_pid)
+    assert not running(child)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 

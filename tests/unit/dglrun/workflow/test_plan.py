@@ -41,6 +41,7 @@ PIPELINE = "--graph-name g --chunked-graph /data/g --train-entry-point code/trai
 SKIP = {"skip-chosen": "--train-entry-point code/train.py --num-epochs 7 --batch-size 9 -- --lr 0.1"}
 MODES = {
     "chunked": ("DGL-API", f"{PIPELINE} --partition-backend random"),
+    "chunked-kaminpar": ("DGL-API", f"{PIPELINE} --partition-backend kaminpar"),
     "chunked-balanced": ("DGL-API", f"{PIPELINE} --balance-train --balance-edges --use-graphbolt"),
     "assigned": ("ParMETIS", f"{PIPELINE} --partition-backend user --partition-assignment /data/parts"),
     "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4"),

@@ -1,0 +1,72 @@
+"""KaMinPar in one process."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from dglrun.errors import BackendFailedError, BackendMissingError
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.partitioning import csr, kaminpar, serial, weights
+from tests.support.heterographs import QUIET, WITH_NODES, Toy
+from tests.support.needs import NEEDS_KAMINPAR
+
+
+@NEEDS_KAMINPAR
+@QUIET
+@given(toy=WITH_NODES)
+def test_kaminpar_partitions_any_graph(tmp_path_factory: pytest.TempPathFactory, toy: Toy) -> None:
+    """Isolated nodes, self-loops, duplicates, empty types, more parts than nodes; the rows' file goes."""
+    folder = tmp_path_factory.mktemp("g")
+    graph = ChunkedGraph.load(toy.write(folder / "in"))
+
+    parts, _ = serial.kaminpar_parts(graph, folder / "work", toy.parts, 1, weights.Balance(), 1.05)
+
+    assert {ntype: len(found) for ntype, found in parts.items()} == toy.nodes
+    assert all((found < toy.parts).all() for found in parts.values())
+    assert not list(folder.glob("work/*"))
+
+
+def test_the_rows_are_written_as_parhip_has_them(tmp_path: Path) -> None:
+    """Form, nodes, half-edges, offsets in bytes, neighbours, weights: all uint64."""
+    ends = np.array([0, 1, 3, 4])
+    rows = csr.Csr(ends, np.array([1, 0, 2, 1], np.int32), np.ones(4, np.int32), np.zeros(3, np.int64))
+
+    kaminpar.write(tmp_path / "rows", rows, np.array([5, 1 << 40, 7]))
+
+    found = np.fromfile(tmp_path / "rows", np.uint64)
+    first = 8 * (3 + 4)
+    offsets = [first, first + 8, first + 24, first + 32]
+    assert found.tolist() == [1, 3, 4, *offsets, 1, 0, 2, 1, 5, 1 << 40, 7]
+
+
+@NEEDS_KAMINPAR
+def test_kaminpar_fails_by_name_on_a_file_that_it_cannot_read(tmp_path: Path) -> None:
+    """Its own end, by exception or signal, is an error of the back end."""
+    (tmp_path / "cut").write_bytes(b"")
+
+    with pytest.raises(BackendFailedError, match="KaMinPar"):
+        kaminpar.assign(kaminpar.load(), tmp_path / "cut", 4, 2, 1.05, 1, 1)
+
+
+def test_an_absent_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name and that of our extra."""
+    monkeypatch.setitem(sys.modules, "kaminpar", None)
+
+    with pytest.raises(BackendMissingError, match=r"pip install 'dgl-operator\[kaminpar\]'"):
+        kaminpar.load()
+
+
+def test_a_small_type_weighs_as_much_as_a_large_one() -> None:
+    """And each edge counts for itself."""
+    types = np.array([0] * 90 + [1] * 10)
+    degrees = np.arange(100)
+
+    found = weights.single_by_type(np.array([0, 1]), types, degrees, weights.Balance())[:, 0] - degrees
+
+    assert found[types == 0].sum() == 90
+    assert found[types == 1].sum() == 50
+    one = weights.single_by_type(np.array([0]), types * 0, degrees, weights.Balance())
+    assert (one == weights.single(degrees, weights.Balance())).all()
