@@ -68,6 +68,16 @@ class ApiServer(KubeCluster):
         ref = {"apiGroup": group, "kind": "ClusterRole", "name": ACCOUNT}
         binding = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": ref, "subjects": [subject]}
         self.put(f"/apis/{group}/v1/clusterrolebindings", binding)
+        self._allow_leases(namespace, ref, subject)
+
+    def _allow_leases(self, namespace: str, ref: Json, subject: Json) -> None:
+        path = f"/apis/{ref['apiGroup']}/v1/namespaces/{namespace}"
+        metadata = {"name": f"{ACCOUNT}-leader-election"}
+        rules = [rule.manifest() for rule in rbac.LEADER_RULES]
+        self.put(f"{path}/roles", {"kind": "Role", "metadata": metadata, "rules": rules})
+        own = {**ref, "kind": "Role", **metadata}
+        binding = {"kind": "RoleBinding", "metadata": metadata, "roleRef": own, "subjects": [subject]}
+        self.put(f"{path}/rolebindings", binding)
 
     def running_operators(self) -> Sequence[str]:
         """Deployments of an operator that run pods, as `<namespace>/<name>`."""

@@ -101,6 +101,16 @@ class MemoryCluster:
         self._note("apply", body)
         return self._store(_merged(actual, body))
 
+    def replace(self, body: Json) -> Json:
+        """See `Cluster`."""
+        self._check_up()
+        actual = self.objects.get(_place(body))
+        if actual is None:
+            raise NotFound(404, "NotFound", "no such object")
+        if actual["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "it has changed")
+        return self._store(copy.deepcopy(body))
+
     def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
         """See `Cluster`."""
         return self._change("mark", kind, place, {"metadata": metadata})

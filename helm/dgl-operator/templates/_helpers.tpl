@@ -53,3 +53,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 []
 {{- end -}}
 {{- end -}}
+
+{{/* Number of operators; several need an election. */}}
+{{- define "dgl-operator.replicas" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) -}}
+{{- fail (printf "replicas: expected 1 with leaderElection.enabled=false, got %d; several operators would act on the same jobs" (int .Values.replicas)) -}}
+{{- end -}}
+{{- .Values.replicas -}}
+{{- end -}}

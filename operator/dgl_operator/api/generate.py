@@ -65,6 +65,7 @@ def files(project: Mapping[str, Any], page: str, icon: str) -> Files:
         f"crds/{definition['metadata']['name']}.yaml": f"# {HEADER}\n{_dump(definition)}",
         f"{CHART}/templates/crd/dgljobs.yaml": _chart_crd(definition),
         f"{CHART}/templates/_rules.tpl": _chart_rules(),
+        f"{CHART}/templates/_leader_rules.tpl": _chart_leader_rules(),
         f"{CHART}/Chart.yaml": f"# {HEADER}\n{_dump(_chart(project, icon))}",
         PAGE: _fill(page, reference.blocks()),
     }
@@ -188,6 +189,15 @@ def _chart_crd(definition: Mapping[str, Any]) -> str:
 def _chart_rules() -> str:
     text = "".join(f"# {rule.why}\n{_dump([rule.manifest()])}" for rule in rbac.RULES)
     return f'{{{{/* {HEADER} */}}}}\n{{{{- define "dgl-operator.rules" -}}}}\n{text}{{{{- end -}}}}\n'
+
+
+def _chart_leader_rules() -> str:
+    """Names cannot limit who creates a Lease; they limit who writes it."""
+    create, renew = rbac.LEADER_RULES
+    named = {**renew.manifest(), "resourceNames": ["LEASE"]}
+    text = f"# {create.why}\n{_dump([create.manifest()])}# {renew.why}\n{_dump([named])}"
+    head = f'{{{{/* {HEADER} Takes a dict of `lease`. */}}}}\n{{{{- define "dgl-operator.leaderRules" -}}}}\n'
+    return head + text.replace("LEASE", "{{ .lease }}") + "{{- end -}}\n"
 
 
 def _tidy(text: str) -> str:

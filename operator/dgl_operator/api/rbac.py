@@ -64,6 +64,12 @@ RULES = (
     Rule("", ("events",), ("create",), "report each step and each error"),
 )
 
+LEADER_RULES = (
+    Rule("coordination.k8s.io", ("leases",), ("create",), "make the Lease by which the leader is elected"),
+    Rule("coordination.k8s.io", ("leases",), ("get", "update"), "hold and renew it"),
+)
+"""In the operator's own namespace; the second is for its Lease alone."""
+
 
 def allows(group: str, resource: str, verb: str) -> bool:
     """Whether the operator may do this."""

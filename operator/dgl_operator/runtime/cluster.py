@@ -116,6 +116,14 @@ class Cluster(Protocol):
             Conflict: it has changed since, is gone, or the name belongs to another object now.
         """
 
+    def replace(self, body: Json) -> Json:
+        """Replace an object of the version that the body names, and return it as stored.
+
+        Raises:
+            NotFound: it is gone.
+            Conflict: it has changed since.
+        """
+
     def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
         """Set labels or annotations and return the object, None when it is gone or replaced."""
 

@@ -1,8 +1,8 @@
 """A real API server behind `Cluster`. The only user of `kubernetes`.
 
 The verbs here are the operator's RBAC rules: list, watch, get, create, patch (apply, mark, stop, status),
-delete, and events. There is no exec. Answers are read with a bound on their size and depth, since any object
-may have been written by anybody.
+delete, events, and update of its own Lease. There is no exec. Answers are read with a bound on their size
+and depth, since any object may have been written by anybody.
 """
 
 import json
@@ -77,9 +77,14 @@ class Request:
 
 
 class KubeCluster:
-    """A real API server, reached by the pod's account or by KUBECONFIG."""
+    """A real API server, reached by the pod's account or by KUBECONFIG.
 
-    def __init__(self) -> None:
+    Args:
+        timeout: Seconds for each request but watches.
+    """
+
+    def __init__(self, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout
         settings = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=settings)
@@ -154,6 +159,12 @@ class KubeCluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return self._call(Request("PATCH", path, query, {**body, "metadata": known}, _APPLY))
 
+    def replace(self, body: Json) -> Json:
+        """See `Cluster`."""
+        known = body["metadata"]
+        path = Kind.of(body).path(known["namespace"], known["name"])
+        return self._call(Request("PUT", path, {"fieldManager": FIELD_MANAGER}, body))
+
     def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
         """See `Cluster`."""
         return self._merge(kind, place, {"metadata": dict(metadata)})
@@ -215,9 +226,9 @@ class KubeCluster:
             raise ClusterBusy(f"{request.name}: {error}") from error
 
     def _send(self, request: Request) -> bytes:
-        response = self._request(request, urllib3.Timeout(total=TIMEOUT_SECONDS))
+        response = self._request(request, urllib3.Timeout(total=self._timeout))
         try:
-            data = _read(response, request.name, time.monotonic() + TIMEOUT_SECONDS)
+            data = _read(response, request.name, time.monotonic() + self._timeout)
         except _TooLarge:
             response.close()
             raise
@@ -247,7 +258,7 @@ class KubeCluster:
         if response.status < 400:
             return response
         try:
-            data = _read(response, request.name, time.monotonic() + TIMEOUT_SECONDS)
+            data = _read(response, request.name, time.monotonic() + self._timeout)
         finally:
             response.release_conn()
         raise _error(response.status, data, response.headers.get("Retry-After"), request.name)
@@ -280,7 +291,7 @@ def _read(response: urllib3.BaseHTTPResponse, what: str, deadline: float) -> byt
             if size > MAX_ANSWER_BYTES:
                 raise _TooLarge(what)
             if time.monotonic() > deadline:
-                raise ClusterBusy(f"{what}: no whole answer within {TIMEOUT_SECONDS} s")
+                raise ClusterBusy(f"{what}: no whole answer in time")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise ClusterBusy(f"{what}: {error}") from error
     return b"".join(parts)

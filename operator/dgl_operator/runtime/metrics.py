@@ -57,6 +57,16 @@ class Metrics:
         gauge = Gauge("dgl_operator_queue_depth", "Jobs queued or being reconciled", registry=self._registry)
         gauge.set_function(depth)
 
+    def watch_leadership(self, name: str, is_leader: Callable[[], bool]) -> None:
+        """Show whether this operator leads, under the name that Kubernetes' own controllers use."""
+        gauge = Gauge(
+            "leader_election_master_status",
+            "Whether this operator holds the Lease (1) or stands by (0)",
+            ["name"],
+            registry=self._registry,
+        )
+        gauge.labels(name).set_function(lambda: float(is_leader()))
+
     def quarantine(self, resource: str) -> None:
         """Count an object that cannot be read."""
         self._quarantined.labels(resource).inc()

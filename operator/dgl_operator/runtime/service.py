@@ -11,6 +11,7 @@ from dgl_operator.runtime.cluster import Cluster
 from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.informer import Feed, Informer
 from dgl_operator.runtime.kinds import CHILDREN, Key, Kind
+from dgl_operator.runtime.leader_election import LeaderElection
 from dgl_operator.runtime.queue import Queue
 from dgl_operator.runtime.reconcile import Reconciler
 from dgl_operator.runtime.settings import RECONCILE_WORKERS, Settings
@@ -29,15 +30,19 @@ STUCK_SECONDS = 600.0
 MEMORY_SECONDS = 15.0
 """Memory that is not needed any more goes back to the system so often."""
 _POLL_SECONDS = 0.05
+_STANDBY_SECONDS = 0.5
 
 
 class Service:
     """The operator without kopf: `start`, and `stop` at the end."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, cluster: Cluster, settings: Settings, election: LeaderElection | None = None) -> None:
+        """Wire the parts; with an election this operator acts only while it leads."""
+        self._settings, self._election = settings, election
         self._store = Store()
         self._metrics = metrics.Metrics()
+        if election:
+            self._metrics.watch_leadership(election.name, lambda: election.is_leader)
         rendering = Rendering(settings.images, settings.has_network_policy)
         self._reconciler = Reconciler(
             cluster, self._store, rendering, self._metrics, is_busy=lambda: self._queue.is_busy
@@ -48,13 +53,15 @@ class Service:
         places = settings.namespaces or (None,)
         self._jobs = [Informer(feed, Kind.JOB, place) for place in places]
         self._children = [Informer(feed, kind, place) for place in places for kind in CHILDREN]
-        self._is_ready = False
+        self._is_ready = self._acts = False
         self._stopped = threading.Event()
         self._starter = threading.Thread(target=self._start, name="start", daemon=True)
         self._servers: list[ThreadingHTTPServer] = []
 
     def start(self) -> None:
         """Serve the probes and begin to list; reconciling begins when the first lists are complete.
+
+        With an election it begins when this operator leads; until then its lists are kept up to date.
 
         Raises:
             OSError: a port is not free.
@@ -69,6 +76,8 @@ class Service:
         for informer in (*self._jobs, *self._children):
             informer.stop()
         self._queue.stop()
+        if self._election:
+            self._election.stop()  # last: the next leader acts at once
         for server in self._servers:
             server.shutdown()
             server.server_close()
@@ -80,12 +89,27 @@ class Service:
                 informer.start()
             if not self._await(group):
                 return
-        self._queue.start()
         self._is_ready = True
         log.info("watching %s", ", ".join(self._settings.namespaces) or "all namespaces")
+        if not self._is_elected():
+            return
+        self._acts = True
+        for key in sorted(self._store.keys()):
+            self._queue.add(key)
+        self._queue.start()
         while not self._stopped.wait(MEMORY_SECONDS):
             gc.collect()
             memory.give_back()
+
+    def _is_elected(self) -> bool:
+        """Stand by until this operator leads; returns whether it does."""
+        if self._election is None:
+            return True
+        self._election.start()
+        while not self._stopped.is_set():
+            if self._election.wait_to_lead(_STANDBY_SECONDS):
+                return True
+        return False
 
     def _await(self, group: list[Informer]) -> bool:
         """Wait for the first lists; a namespace that may not be read holds up no other."""
@@ -95,7 +119,8 @@ class Service:
         return True
 
     def _changed(self, key: Key) -> None:
-        self._queue.add(key)
+        if self._acts:  # a standby looks at all jobs when it begins to act
+            self._queue.add(key)
 
     def _serve(self) -> None:
         probes = {"/healthz": self._health, "/readyz": self._readiness}
@@ -107,8 +132,10 @@ class Service:
     def _health(self) -> Answer:
         if not self._is_ready:
             return Answer(200, b"starting\n")
-        if not self._queue.is_alive:
+        if self._acts and not self._queue.is_alive:
             return Answer(500, b"a reconcile thread has ended\n")
+        if self._election and not self._election.is_alive:
+            return Answer(500, b"the leader election has ended\n")
         if self._queue.oldest_run > STUCK_SECONDS:
             return Answer(500, f"a reconcile runs for {self._queue.oldest_run:.0f} s\n".encode())
         for informer in (*self._jobs, *self._children):

@@ -3,10 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from dgl_operator.render.settings import Images
+from dgl_operator.runtime.leader_election import Election
 
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 RECONCILE_WORKERS = 16
 PARALLEL_CALLS = 8
 """Calls that one job makes side by side, for its pods."""
@@ -30,6 +33,7 @@ class Settings:
             that the project does not own, and their containers run with the account of each job.
         has_network_policy: Whether a job that does not say gets a NetworkPolicy.
         resync_seconds: Time between two full lists.
+        election: How the leader of several operators is elected; None: this one acts at once.
     """
 
     namespaces: tuple[str, ...]
@@ -40,11 +44,13 @@ class Settings:
     log_level: str
     log_format: str
     resync_seconds: float
+    election: Election | None = None
 
 
 def parse(argv: Sequence[str] | None = None) -> Settings:
     """Read the command line; a wrong one ends the process with code 2 and one line."""
-    found = _parser().parse_args(argv)
+    parser = _parser()
+    found = parser.parse_args(argv)
     return Settings(
         namespaces=tuple(dict.fromkeys(found.namespace)),
         images=Images(found.watcher_loop_image, found.kubectl_download_image, found.init_image_pull_policy),
@@ -54,6 +60,7 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         log_level=found.log_level.upper(),
         log_format=found.log_format,
         resync_seconds=found.resync_period,
+        election=_election(parser, found),
     )
 
 
@@ -88,7 +95,68 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="json", choices=("json", "plain"))
     parser.add_argument("--resync-period", type=_seconds, default=300.0, metavar="SECONDS")
+    _add_election(parser.add_argument_group("several operators"))
     return parser
+
+
+def _add_election(group: argparse._ArgumentGroup) -> None:
+    """The flags of Kubernetes' own controllers."""
+    group.add_argument(
+        "--leader-elect",
+        default="false",
+        choices=("true", "false"),
+        help="elect a leader by a Lease, so that several operators may run; only the leader acts",
+    )
+    group.add_argument(
+        "--leader-elect-resource-namespace",
+        metavar="NS",
+        help="namespace of the Lease (default: that of the operator's pod)",
+    )
+    group.add_argument("--leader-elect-resource-name", default="dgl-operator", metavar="NAME")
+    group.add_argument(
+        "--leader-elect-lease-duration",
+        type=_seconds,
+        default=Election.lease,
+        metavar="SECONDS",
+        help="without a renewal for so long others may take it (default: 10)",
+    )
+    group.add_argument(
+        "--leader-elect-renew-deadline",
+        type=_seconds,
+        default=Election.renew_deadline,
+        metavar="SECONDS",
+        help="a leader that cannot renew it for so long ends (default: 7)",
+    )
+    group.add_argument(
+        "--leader-elect-retry-period",
+        type=_seconds,
+        default=Election.retry,
+        metavar="SECONDS",
+        help="between two tries (default: 2)",
+    )
+
+
+def _election(parser: argparse.ArgumentParser, found: argparse.Namespace) -> Election | None:
+    if found.leader_elect != "true":
+        return None
+    namespace = found.leader_elect_resource_namespace or _own_namespace()
+    if not namespace:
+        parser.error("--leader-elect needs --leader-elect-resource-namespace outside of a pod")
+    lease, deadline = found.leader_elect_lease_duration, found.leader_elect_renew_deadline
+    retry = found.leader_elect_retry_period
+    if not retry < deadline < lease:
+        parser.error(
+            "expected --leader-elect-retry-period below --leader-elect-renew-deadline below "
+            f"--leader-elect-lease-duration, got {retry:g}, {deadline:g}, {lease:g}"
+        )
+    return Election(namespace, found.leader_elect_resource_name, lease, deadline, retry)
+
+
+def _own_namespace() -> str:
+    try:
+        return OWN_NAMESPACE.read_text().strip()
+    except OSError:
+        return ""
 
 
 class _Parser(argparse.ArgumentParser):

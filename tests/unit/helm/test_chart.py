@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from dgl_operator.api import generate, rbac
+from dgl_operator.runtime.leader_election import Election
 from dgl_operator.runtime.settings import parse
 from dglrun.contract import names
 
@@ -118,11 +119,42 @@ def test_the_operator_runs_restricted() -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe"} < set(container)
 
 
-def test_there_is_one_operator_at_a_time() -> None:
-    """The old one ends before the new one starts, since there is no leader election."""
-    spec = rendered()["Deployment", "ops/dgl-operator"]["spec"]
+def test_a_new_operator_stands_by_until_the_old_one_ends() -> None:
+    """By default: one replica that elects itself, and a Lease that its Role names."""
+    objects = rendered('fullnameOverride="graphs"')
+    spec = objects["Deployment", "ops/graphs"]["spec"]
+    given = parse(spec["template"]["spec"]["containers"][0]["args"])
+    create, renew = objects["Role", "ops/graphs-leader-election"]["rules"]
+
+    assert spec["replicas"] == 1
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert given.election == Election("ops", "graphs")
+    assert create == rbac.LEADER_RULES[0].manifest()
+    assert renew == {**rbac.LEADER_RULES[1].manifest(), "resourceNames": ["graphs"]}
+    assert ("PodDisruptionBudget", "ops/graphs") not in objects
+
+
+def test_several_operators_are_kept_apart_and_one_of_them_up() -> None:
+    """On nodes of their own where that can be; a drain leaves one."""
+    objects = rendered("replicas=2")
+    spec = objects["Deployment", "ops/dgl-operator"]["spec"]
+    (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
+    budget = objects["PodDisruptionBudget", "ops/dgl-operator"]["spec"]
+
+    assert spec["replicas"] == 2
+    assert spread["labelSelector"] == budget["selector"] == spec["selector"]
+    assert (spread["whenUnsatisfiable"], budget["minAvailable"]) == ("ScheduleAnyway", 1)
+
+
+def test_without_an_election_there_is_one_operator_at_a_time() -> None:
+    """The old one ends before the new one starts, and several are refused."""
+    objects = rendered('leaderElection={"enabled": false}')
+    spec = objects["Deployment", "ops/dgl-operator"]["spec"]
 
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert parse(spec["template"]["spec"]["containers"][0]["args"]).election is None
+    assert ("Role", "ops/dgl-operator-leader-election") not in objects
+    assert "replicas: expected 1" in refused(REGISTRY, "replicas=2", 'leaderElection={"enabled": false}')
 
 
 def test_images_are_pinned_to_the_version() -> None:
@@ -211,7 +243,10 @@ def test_users_get_no_right_to_write_status() -> None:
 def test_switches_leave_things_out() -> None:
     """CRD, users' roles, account and metrics service are there or not by their switch."""
     without = rendered(
-        "crds.install=false", "rbac.aggregate=false", 'serviceAccount={"create": false, "name": "mine"}'
+        "crds.install=false",
+        "rbac.aggregate=false",
+        'serviceAccount={"create": false, "name": "mine"}',
+        "leaderElection.enabled=false",
     )
 
     assert {kind for kind, _ in without} == {"ClusterRole", "ClusterRoleBinding", "Deployment"}
@@ -303,7 +338,8 @@ def test_the_operator_knows_each_flag_of_the_chart() -> None:
 
     assert settings.namespaces == ("ops",)
     assert settings.has_network_policy
-    assert len(container["args"]) == 9
+    assert settings.election == Election("ops", "dgl-operator")
+    assert len(container["args"]) == 15
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -30,6 +30,7 @@ class Recorder(KubeCluster):
     """Keeps the right that each request asks for instead of sending it."""
 
     def __init__(self) -> None:
+        self._timeout = 30.0
         self.rights: set[Right] = set()
 
     def _request(self, request: Request, timeout: Any) -> Any:
@@ -44,7 +45,7 @@ def right_of(method: str, path: str, query: Mapping[str, str]) -> Right:
     root, _, rest = path.partition("/namespaces/ns/")
     resource, *inside = rest.split("/")
     reads = "watch" if "watch" in query else "get" if inside else "list"
-    verbs = {"GET": reads, "POST": "create", "PATCH": "patch", "DELETE": "delete"}
+    verbs = {"GET": reads, "POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
     group = "" if root == "/api/v1" else root.split("/")[2]
     return group, "/".join([resource, *inside[1:]]), verbs[method]
 
@@ -82,9 +83,29 @@ def test_each_right_is_used_and_each_use_is_a_right() -> None:
     assert held >= HELD_FOR_OTHERS
 
 
+def test_an_election_asks_for_its_lease_alone() -> None:
+    """It is created once and then renewed."""
+    recorder = Recorder()
+    recorder.get(Kind.LEASE, "ns", "x")
+    recorder.create({"kind": "Lease", **BODY})
+    recorder.replace({"kind": "Lease", **BODY})
+
+    held = {
+        (rule.group, resource, verb)
+        for rule in rbac.LEADER_RULES
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    assert held == recorder.rights
+
+
 def test_no_right_is_a_wildcard() -> None:
     """Neither group, resource nor verb is `*`, and nobody may escalate or bind."""
-    words = [word for rule in rbac.RULES for word in (rule.group, *rule.resources, *rule.verbs)]
+    words = [
+        word
+        for rule in (*rbac.RULES, *rbac.LEADER_RULES)
+        for word in (rule.group, *rule.resources, *rule.verbs)
+    ]
 
     assert not {"*", "escalate", "bind", "impersonate"} & set(words)
 

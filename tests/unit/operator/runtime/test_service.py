@@ -12,6 +12,7 @@ from dgl_operator.runtime.cluster import Change, ClusterBusy, Page, Refused, Wat
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.kinds import Json, Key, Kind
+from dgl_operator.runtime.leader_election import Election, LeaderElection
 from dgl_operator.runtime.service import Service
 from tests.support.jobs import a_raw_job
 from tests.support.memory_cluster import MemoryCluster
@@ -58,12 +59,14 @@ class WatchedCluster(MemoryCluster):
 
 
 @contextmanager
-def running(cluster: MemoryCluster, *namespaces: str, relist: float = 300.0) -> Iterator[Service]:
+def running(
+    cluster: MemoryCluster, *namespaces: str, relist: float = 300.0, election: LeaderElection | None = None
+) -> Iterator[Service]:
     """A service without HTTP servers."""
     chosen = replace(
         settings.parse([*FLAGS, *(f"--namespace={name}" for name in namespaces)]), resync_seconds=relist
     )
-    operator = Service(cluster, chosen)
+    operator = Service(cluster, chosen, election)
     operator._serve = lambda: None  # type: ignore[method-assign]
     operator.start()
     try:
@@ -180,3 +183,32 @@ def test_each_job_is_looked_at_now_and_then_whatever_the_watches_bring() -> None
         looks = operator._reconciler._metrics.seconds._sum
         seen = looks.get()
         wait_for("another look", lambda: looks.get() > seen)
+
+
+def test_a_standby_acts_on_all_jobs_when_it_leads_and_not_before() -> None:
+    """It is ready, its lists are up to date, and the Lease decides."""
+    cluster = WatchedCluster()
+    cluster.add(a_raw_job())
+    place = ("ops", "dgl-operator")
+    held = {"holderIdentity": "other", "leaseDurationSeconds": 60}
+    metadata = {"namespace": place[0], "name": place[1]}
+    cluster.add({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held})
+    quick_election = Election(*place, lease=10.0, renew_deadline=7.0, retry=0.01)
+    election = LeaderElection(cluster, quick_election, "me", lambda: None)
+    with running(cluster, election=election) as operator:
+        wait_for("ready", lambda: operator._readiness().status == 200)
+        wait_for("a candidate", lambda: election.is_alive)
+        status_before = status_of(cluster, Key("default", "sage"))
+        shown_before = operator._metrics.text().decode()
+        health_before = operator._health()
+
+        lease = cluster.get(Kind.LEASE, *place)
+        assert lease
+        cluster.replace({**lease, "spec": {**held, "holderIdentity": ""}})
+        wait_for("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
+        shown = operator._metrics.text().decode()
+
+    assert (status_before, health_before) == ({}, Answer(200, b"ok\n"))
+    assert 'leader_election_master_status{name="dgl-operator"} 0.0' in shown_before
+    assert 'leader_election_master_status{name="dgl-operator"} 1.0' in shown
+    assert cluster.objects[Kind.LEASE, "ops", "dgl-operator"]["spec"]["holderIdentity"] == ""
