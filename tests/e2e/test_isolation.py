@@ -190,3 +190,21 @@ def test_process_lookup_finds_trainers(submit: Submit) -> None:
     wait_for_log(job, "rank 1 does hang")
 
     assert process_on(job, 0, "client") != process_on(job, 0, "server")
+
+
+def test_a_whole_job_trains_under_pod_security_restricted(submit: Submit, kubectl: Kubectl) -> None:
+    """Partitioner, launcher, workers and all init containers, with no more rights than the level gives."""
+    kubectl.run("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    body = tiny("restricted")
+    for role in body["spec"]["dglReplicaSpecs"].values():
+        pod = role["template"]["spec"]
+        pod["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        pod["containers"][0]["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+    job = submit(body)
+
+    job.wait_phase("Completed", seconds=300)
+    assert "rank 1 of 2" in kubectl.logs(job.launcher)

@@ -34,7 +34,11 @@ def of(
         found.append(_watcher(job, names.WATCHER_PARTITIONER, [CONFIG_MOUNT, dataset], images))
     if role is Role.LAUNCHER:
         found.append(_watcher(job, names.WATCHER_WORKER, [CONFIG_MOUNT], images))
-    common = {"imagePullPolicy": images.pull_policy, "securityContext": _security(pod)}
+    common = {
+        "imagePullPolicy": images.pull_policy,
+        "securityContext": _security(pod),
+        "resources": resources.INIT_RESOURCES if images.resources is None else dict(images.resources),
+    }
     return [{**container, **common} for container in found]
 
 
@@ -55,7 +59,6 @@ def _container(name: str, image: str, mounts: list[Mapping[str, Any]]) -> Json:
         "name": name,
         "image": image,
         "volumeMounts": [dict(mount) for mount in mounts],
-        "resources": resources.INIT_RESOURCES,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
@@ -66,7 +69,11 @@ def _security(pod: Mapping[str, Any]) -> Json:
     Otherwise capabilities stay, since a root user without them could not write into a volume of another
     owner.
     """
-    basic = {"allowPrivilegeEscalation": False, "seccompProfile": {"type": "RuntimeDefault"}}
+    basic = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     whole = pod.get("securityContext") or {}
     main = pod["containers"][0].get("securityContext") or {}
     if not (whole.get("runAsNonRoot") or main.get("runAsNonRoot")):

@@ -1,15 +1,22 @@
 """What the operator's administrator chooses about rendered objects."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Images:
-    """Images of our own init containers."""
+    """Images of our own init containers, and what they may use.
+
+    Attributes:
+        resources: Requests and limits of each; None: `resources.INIT_RESOURCES`.
+    """
 
     watcher_loop: str
     kubectl_download: str
     pull_policy: str = "IfNotPresent"
+    resources: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

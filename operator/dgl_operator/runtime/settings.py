@@ -1,11 +1,13 @@
 """The operator's command line."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from dgl_operator.api import quantity
 from dgl_operator.render.settings import Images
 from dgl_operator.runtime.leader_election import Election
 
@@ -53,7 +55,12 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
     found = parser.parse_args(argv)
     return Settings(
         namespaces=tuple(dict.fromkeys(found.namespace)),
-        images=Images(found.watcher_loop_image, found.kubectl_download_image, found.init_image_pull_policy),
+        images=Images(
+            found.watcher_loop_image,
+            found.kubectl_download_image,
+            found.init_image_pull_policy,
+            found.init_container_resources,
+        ),
         has_network_policy=found.job_network_policy == "true",
         health=found.health_probe_bind_address,
         metrics=found.metrics_bind_address,
@@ -79,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
         )
     parser.add_argument(
         "--init-image-pull-policy", default="IfNotPresent", choices=("IfNotPresent", "Always", "Never")
+    )
+    parser.add_argument(
+        "--init-container-resources",
+        type=_resources,
+        metavar="JSON",
+        help="requests and limits of the init containers, as in a pod (default: as the reference says)",
     )
     parser.add_argument(
         "--job-network-policy",
@@ -171,6 +184,22 @@ def _image(text: str) -> str:
     if not text or text != "".join(text.split()):
         raise argparse.ArgumentTypeError(f"expected the name of an image, got {text!r}")
     return text
+
+
+def _resources(text: str) -> dict[str, Any]:
+    """Requests and limits with quantities that Kubernetes takes."""
+    try:
+        found = json.loads(text)
+        given = {kind: dict(found.get(kind) or {}) for kind in ("requests", "limits")}
+        for amount in (each for amounts in given.values() for each in amounts.values()):
+            quantity.parse(amount)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(
+            f'expected JSON such as {{"limits": {{"memory": "512Mi"}}}}, got {text!r}: {error}'
+        ) from None
+    if unknown := set(found) - set(given):
+        raise argparse.ArgumentTypeError(f"expected requests and limits, got {sorted(unknown)[0]!r}")
+    return {kind: amounts for kind, amounts in given.items() if amounts}
 
 
 def _address(text: str) -> Address:

@@ -342,6 +342,14 @@ def test_the_operator_knows_each_flag_of_the_chart() -> None:
     assert len(container["args"]) == 15
 
 
+def test_the_resources_of_init_containers_arrive() -> None:
+    """As JSON in one flag; without the value the operator's own hold."""
+    value = 'jobs={"initContainers": {"resources": {"limits": {"memory": "1Gi"}}}}'
+    (container,) = operator(rendered(value))["containers"]
+
+    assert parse(container["args"]).images.resources == {"limits": {"memory": "1Gi"}}
+
+
 @pytest.mark.parametrize("is_on", [True, False])
 def test_one_value_says_whether_jobs_have_network_policies(is_on: bool) -> None:
     """As the operator's flag understands it."""

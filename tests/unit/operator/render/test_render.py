@@ -1,6 +1,7 @@
 """What is rendered: golden files for each mode, and promises that a reader may miss in them."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -253,11 +254,16 @@ def test_our_init_containers_meet_restricted_where_the_users_pod_does() -> None:
 
     assert strict == {
         "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
         "runAsNonRoot": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert plain == {"allowPrivilegeEscalation": False, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert plain == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def test_a_worker_idles_unless_it_has_a_command() -> None:
@@ -359,3 +365,15 @@ def test_the_arguments_of_the_launcher_reach_its_pod_verbatim() -> None:
 
     assert main_of(pods.pod(job, Role.LAUNCHER, 0, IMAGES))["args"] == wanted
     assert main_of(pods.pod(job, Role.PARTITIONER, 0, IMAGES))["args"] == wanted
+
+
+def test_init_containers_use_what_the_administrator_gives_them() -> None:
+    """All of them, in the partitioner, too."""
+    given = replace(IMAGES, resources={"limits": {"memory": "1Gi"}})
+    job = a_job()
+
+    made = [pods.pod(job, role, 0, given) for role in (Role.LAUNCHER, Role.PARTITIONER)]
+
+    inits = [each for pod in made for each in pod["spec"]["initContainers"]]
+    assert [each["resources"] for each in inits] == [{"limits": {"memory": "1Gi"}}] * 4
+    assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in inits)

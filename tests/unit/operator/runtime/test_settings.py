@@ -3,6 +3,7 @@
 import pytest
 
 from dgl_operator.runtime import settings
+from dgl_operator.runtime.leader_election import Election
 from dgl_operator.runtime.settings import Address
 from tests.support.jobs import IMAGE_FLAGS, IMAGES
 
@@ -68,3 +69,50 @@ def test_an_image_has_no_default(given: str, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == (
         f"dgl-operator: the following arguments are required: {missing}; see 'dgl-operator --help'\n"
     )
+
+
+def test_an_election_has_a_lease_of_its_own_and_times_in_order() -> None:
+    """The leader ends before others may begin."""
+    given = settings.parse([*IMAGE_FLAGS, "--leader-elect=true", "--leader-elect-resource-namespace=ops"])
+
+    assert given.election == Election("ops", "dgl-operator", 10.0, 7.0, 2.0)
+    assert settings.parse([*IMAGE_FLAGS]).election is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--leader-elect=true"], "--leader-elect needs --leader-elect-resource-namespace outside of a pod"),
+        (
+            [
+                "--leader-elect=true",
+                "--leader-elect-resource-namespace=n",
+                "--leader-elect-renew-deadline=11",
+            ],
+            "below --leader-elect-lease-duration, got 2, 11, 10",
+        ),
+        (['--init-container-resources={"limits": {"cpu": "much"}}'], "expected a quantity"),
+        (['--init-container-resources={"limit": {"cpu": 1}}'], "expected requests and limits, got 'limit'"),
+        (["--init-container-resources=1"], "expected JSON such as"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything starts."""
+    with pytest.raises(SystemExit) as ended:
+        settings.parse([*IMAGE_FLAGS, *argv])
+
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_the_resources_of_the_init_containers_are_the_administrators() -> None:
+    """As in a pod; none at all is a choice, too."""
+    given = settings.parse([*IMAGE_FLAGS, '--init-container-resources={"limits": {"memory": "1Gi"}}'])
+    none = settings.parse([*IMAGE_FLAGS, "--init-container-resources={}"])
+
+    assert given.images.resources == {"limits": {"memory": "1Gi"}}
+    assert none.images.resources == {}
