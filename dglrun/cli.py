@@ -274,7 +274,7 @@ def _add_backend_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--partition-balance",
         metavar="WORDS",
-        help="ParMETIS modes: nodes, types, edges, joined by commas (default: types,edges)",
+        help="nodes, types, edges, train, with commas; not for DGL's own back ends (default: types,edges)",
     )
     group.add_argument("--partition-seed", metavar="N", help="seed of the back end (default: 1)")
     group.add_argument(

@@ -30,8 +30,8 @@ from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl import part_config
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.partitioning import DGL_METHODS
+from dglrun.partitioning.training_nodes import TRAIN_MASK, masked_types
 
-TRAIN_MASK = "train_mask"
 GRAPHBOLT = dict.fromkeys(("use_graphbolt", "store_eids", "store_inner_node", "store_inner_edge"), True)
 """What DGL 2 is asked for: without edge IDs its own checks refuse what its converter writes."""
 
@@ -103,22 +103,6 @@ def load(source: ChunkedGraph) -> Any:
         for name, spec in features.items():
             graph.edges[tuple(etype.split(":"))].data[name] = _tensor(spec, source.edge_count(etype))
     return graph
-
-
-def masked_types(source: ChunkedGraph) -> list[str]:
-    """The node types that have a mask of training nodes.
-
-    Raises:
-        DataError: none has; lists the node data that there are.
-    """
-    masked = [ntype for ntype, features in source.node_data.items() if TRAIN_MASK in features]
-    if not masked:
-        known = sorted({name for features in source.node_data.values() for name in features})
-        found = ", ".join(known) or "none"
-        raise DataError(
-            f"{source.name}: --balance-train: no node type has node data {TRAIN_MASK} (there are: {found})"
-        )
-    return masked
 
 
 def train_masks(masked: list[str], graph: Any) -> Any:

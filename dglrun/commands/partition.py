@@ -83,7 +83,7 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
         type=_balance,
         default="types,edges",
         metavar="WORDS",
-        help="nodes, types, edges, joined by commas (default: types,edges)",
+        help="nodes, types, edges, train (training nodes), joined by commas (default: types,edges)",
     )
     parser.add_argument(
         "--imbalance",
@@ -361,6 +361,7 @@ def _say_what_pm_dglpart_ignores(args: argparse.Namespace) -> None:
         "--seed": args.seed != 1,
         "--imbalance": args.imbalance != IMBALANCE,
         "--balance nodes": "types" not in args.balance.split(","),
+        "--balance train": "train" in args.balance.split(","),
     }
     ignored = [flag for flag, is_asked in told.items() if is_asked]
     if ignored:

@@ -11,10 +11,9 @@ from dglrun.contract import exitcodes
 from dglrun.formats import writable
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.formats.output_folder import replacing_file
+from dglrun.partitioning.training_nodes import TRAIN_MASK
 from dglrun.report import charts, table
 from dglrun.report.measure import Quality, measure, status
-
-TRAIN_MASK = "train_mask"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

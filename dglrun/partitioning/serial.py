@@ -12,7 +12,7 @@ from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.partitioning import csr, freed_memory, kaminpar, metis, random_partition, weights
+from dglrun.partitioning import csr, freed_memory, kaminpar, metis, random_partition, training_nodes, weights
 
 
 def graph_rows(graph: ChunkedGraph) -> csr.Csr:
@@ -70,10 +70,11 @@ def metis_parts(
         BackendFailedError: METIS returned an error, or was killed.
     """
     lib = metis.load()
+    train = _training(graph, balance)
     rows = graph_rows(graph)
     types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
     columns = weights.type_columns(graph.num_nodes, balance)
-    loads = weights.multi(columns, types, rows.in_degree, balance)
+    loads = weights.multi(columns, types, rows.in_degree, train, balance)
     totals, largest = loads.sum(axis=0), loads.max(axis=0, initial=0)
     bounds = weights.tolerances(totals, largest, num_parts, imbalance)
     loads = weights.without_empty(loads, totals)
@@ -116,10 +117,15 @@ def kaminpar_parts(
 
 
 def _write_weighted(graph: ChunkedGraph, balance: weights.Balance, path: Path) -> None:
+    train = _training(graph, balance)
     rows = graph_rows(graph)
     types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
     columns = weights.type_columns(graph.num_nodes, balance)
-    kaminpar.write(path, rows, weights.single_by_type(columns, types, rows.in_degree, balance)[:, 0])
+    kaminpar.write(path, rows, weights.single_by_type(columns, types, rows.in_degree, train, balance)[:, 0])
+
+
+def _training(graph: ChunkedGraph, balance: weights.Balance) -> training_nodes.Mask | None:
+    return training_nodes.mask(graph, 0, sum(graph.num_nodes)) if balance.train else None
 
 
 def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dglrun.arrays import Array, Ints
+from dglrun.partitioning.training_nodes import Mask
 
 Weights = Ints
 """Shape (nodes, constraints)."""
@@ -27,22 +28,24 @@ class Balance:
     Attributes:
         types: The nodes of every type for themselves.
         edges: The edges (in-degrees).
+        train: The training nodes.
     """
 
     types: bool = True
     edges: bool = True
+    train: bool = False
 
     @staticmethod
     def parse(words: Iterable[str]) -> "Balance":
-        """Read `nodes`, `types` and `edges`.
+        """Read `nodes`, `types`, `edges` and `train`.
 
         Raises:
             ValueError: another word.
         """
         found = set(words)
-        if unknown := found - {"nodes", "types", "edges"}:
-            raise ValueError(f"expected nodes, types or edges, got {sorted(unknown)[0]!r}")
-        return Balance("types" in found, "edges" in found)
+        if unknown := found - {"nodes", "types", "edges", "train"}:
+            raise ValueError(f"expected nodes, types, edges or train, got {sorted(unknown)[0]!r}")
+        return Balance("types" in found, "edges" in found, "train" in found)
 
 
 def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
@@ -61,47 +64,67 @@ def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
     columns = np.zeros(len(sizes), np.int64)
     if not balance.types:
         return columns
-    room = MAX_CONSTRAINTS - balance.edges
+    room = MAX_CONSTRAINTS - balance.edges - balance.train
     order = [kind for kind in np.argsort(-sizes, kind="stable") if sizes[kind]]
     for column, kind in enumerate(order):
         columns[kind] = min(column, room - 1)
     return columns
 
 
-def multi(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weights:
-    """One-hot columns by node type (user guide 7.4, `<node_weight_list>`), and the in-degree as the last one.
+def multi(columns: Ints, types: Ints, in_degree: Ints, train: Mask | None, balance: Balance) -> Weights:
+    """One-hot columns by node type (user guide 7.4, `<node_weight_list>`), then training nodes and in-degree.
 
     Args:
         columns: From `type_columns`, int64, shape (types,).
         types: Type ID of each node, int64, shape (nodes,).
         in_degree: Input edges that end in each node, int64, shape (nodes,).
+        train: Which nodes are training nodes, bool, shape (nodes,); None where they are not balanced.
         balance: What to balance.
 
     Returns:
         int64, shape (nodes, constraints).
     """
     hot = int(columns.max(initial=0)) + 1
-    found = np.zeros((len(types), hot + balance.edges), np.int64)
+    found = np.zeros((len(types), hot + (train is not None) + balance.edges), np.int64)
     found[np.arange(len(types)), columns[types]] = 1
+    if train is not None:
+        found[:, hot] = train
     if balance.edges:
         found[:, -1] = in_degree
     return found
 
 
-def single(in_degree: Ints, balance: Balance) -> Weights:
+def single(in_degree: Ints, train: Mask | None, share: int, balance: Balance) -> Weights:
     """One weight for each node, for back ends that know no more: 1, plus the in-degree for edges.
 
     Args:
         in_degree: Input edges that end in each node, int64, shape (nodes,).
+        train: Which nodes are training nodes, bool, shape (nodes,); None where they are not balanced.
+        share: What a training node weighs more, from `training_share`.
         balance: What to balance; types cannot be.
 
     Returns:
         int64, shape (nodes, 1).
     """
-    return (1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)).reshape(-1, 1)
+    found = 1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)
+    return (found if train is None else found + share * train).reshape(-1, 1)
 
 
-def single_by_type(columns: Ints, types: Ints, in_degree: Ints, balance: Balance) -> Weights:
+def training_share(nodes: int, edges: int, training: int, balance: Balance) -> int:
+    """What a training node weighs more in a single weight: all of them together as much as all the rest.
+
+    Args:
+        nodes: Nodes of the graph.
+        edges: Its edges.
+        training: Its training nodes.
+        balance: What else is balanced.
+    """
+    return (nodes + (edges if balance.edges else 0)) // max(1, training)
+
+
+def single_by_type(
+    columns: Ints, types: Ints, in_degree: Ints, train: Mask | None, balance: Balance
+) -> Weights:
     """One weight for each node in which every type counts as much as the others: see `single`.
 
     A part's sum is balanced, not each type for itself.
@@ -110,6 +133,7 @@ def single_by_type(columns: Ints, types: Ints, in_degree: Ints, balance: Balance
         columns: From `type_columns`, int64, shape (types,).
         types: Type ID of each node, int64, shape (nodes,).
         in_degree: Input edges that end in each node, int64, shape (nodes,).
+        train: Which nodes are training nodes, bool, shape (nodes,); None where they are not balanced.
         balance: What to balance.
 
     Returns:
@@ -119,6 +143,9 @@ def single_by_type(columns: Ints, types: Ints, in_degree: Ints, balance: Balance
     counts = np.maximum(np.bincount(kinds), 1)
     shares = np.maximum(1, len(types) // (len(counts) * counts))
     found: Weights = shares[kinds] + in_degree if balance.edges else shares[kinds]
+    if train is not None:
+        edges, training = int(in_degree.sum()), int(np.count_nonzero(train))
+        found = found + training_share(len(types), edges, training, balance) * train
     return found.reshape(-1, 1)
 
 

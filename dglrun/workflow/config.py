@@ -128,8 +128,8 @@ class RunConfig(BaseModel):
     @field_validator("partition_balance")
     @classmethod
     def _is_balance(cls, text: str) -> str:
-        if not set(text.split(",")) <= {"nodes", "types", "edges"}:
-            raise ValueError("expected some of nodes, types, edges, separated by commas")
+        if not set(text.split(",")) <= {"nodes", "types", "edges", "train"}:
+            raise ValueError("expected some of nodes, types, edges, train, separated by commas")
         return text
 
     @field_validator("graph_format")
@@ -164,6 +164,13 @@ class RunConfig(BaseModel):
     def is_partitioned_by_dgl(self) -> bool:
         """Whether DGL's own partition_graph partitions a chunked graph, in one process."""
         return self.context.mode is Mode.DGL_API and self.assigner in DGL_METHODS
+
+    @property
+    def balance(self) -> str:
+        """What a back end balances that is not DGL's, as words joined by commas."""
+        words = self.partition_balance.split(",")
+        more = {"train": self.balance_train, "edges": self.balance_edges}
+        return ",".join([*words, *(word for word, is_set in more.items() if is_set and word not in words)])
 
     @property
     def workers(self) -> int:
@@ -267,9 +274,6 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         yield "--partition-entry-point: mode DistParMETIS takes none, the workers read --chunked-graph"
     if config.use_graphbolt and not config.chunked_graph:
         yield "--use-graphbolt goes with --chunked-graph: a partition script calls partition_graph itself"
-    if config.balance_train and not config.is_partitioned_by_dgl:
-        who = f"mode {mode.value}" if mode is not Mode.DGL_API else f"back end {backend}"
-        yield f"--balance-train: {who} cannot; it has --partition-balance nodes,types,edges"
     if config.partition_ranks and config.is_partitioned_by_dgl:
         yield "--partition-ranks: mode DGL-API partitions in one process"
     if config.partitions_on_workers and config.partition_ranks and config.partition_ranks < config.workers:

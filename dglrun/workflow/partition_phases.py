@@ -130,7 +130,7 @@ def _assign(config: RunConfig) -> Argv:
         *(*_module(config, "dglrun"), "partition", "--mode", config.context.mode.value),
         *("--backend", config.assigner, "--in-dir", config.chunked_graph or ""),
         *("--out-dir", _assignment(config), "--num-parts", str(config.num_partitions)),
-        *("--balance", config.partition_balance, "--seed", str(config.partition_seed), *ranks),
+        *("--balance", config.balance, "--seed", str(config.partition_seed), *ranks),
         *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
     )
 
@@ -253,7 +253,7 @@ def _assign_rank(config: RunConfig) -> Argv:
         *(config.python, "-m", "mpi4py", "-m", "dglrun.commands.partition_rank"),
         *("--in-dir", config.chunked_graph or "", "--metadata-filename", METADATA),
         *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
-        *("--backend", config.assigner, "--balance", config.partition_balance),
+        *("--backend", config.assigner, "--balance", config.balance),
         *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
     )
 

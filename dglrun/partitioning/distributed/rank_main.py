@@ -5,10 +5,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dglrun.arrays import Ints
 from dglrun.errors import BackendFailedError, DataError
 from dglrun.formats import writable
 from dglrun.formats.assignment import AssignmentMeta, Parts
@@ -18,9 +20,16 @@ from dglrun.formats.id_map import IdMap
 from dglrun.mpi import shared_folder
 from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
 from dglrun.mpi.shared_folder import Members
-from dglrun.partitioning import weights
-from dglrun.partitioning.csr import MAX_NODES
-from dglrun.partitioning.distributed import distributed_csr, edge_cut, gather_assignment, parmetis, zoltan
+from dglrun.partitioning import training_nodes, weights
+from dglrun.partitioning.csr import MAX_NODES, Csr
+from dglrun.partitioning.distributed import (
+    distributed_csr,
+    edge_cut,
+    gather_assignment,
+    parmetis,
+    training_mask,
+    zoltan,
+)
 from dglrun.partitioning.distributed.backend import Backend, PartitionProblem
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
@@ -69,13 +78,15 @@ def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend, members: M
     clock = _Clock()
     graph = run_on_all_ranks(ranks, lambda: _graph(args))
     nodes = CyclicDistribution.of(sum(graph.num_nodes), ranks.size)
+    balance = weights.Balance.parse(args.balance.split(","))
+    train = training_mask.of_own(ranks, graph, nodes) if balance.train else None
     rows = distributed_csr.rows(ranks, graph, nodes, args.block_rows)
     clock.lap("load")
     owners = ranks.split(0 if ranks.rank < nodes.owners else 1)
     parts, details = np.zeros(0, np.uint16), {}
     if ranks.rank < nodes.owners:
         types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(ranks.rank))[0]
-        problem = pose(owners, backend, graph, rows, types, args)
+        problem = pose(owners, backend, graph, Own(rows, types, train), args)
         parts = _partition(owners, backend, problem)
         clock.lap("partition")
         shape = len(graph.ntypes), args.num_parts
@@ -97,8 +108,23 @@ def _graph(args: argparse.Namespace) -> ChunkedGraph:
     return graph
 
 
+@dataclass(frozen=True)
+class Own:
+    """What a rank knows of its nodes.
+
+    Attributes:
+        rows: Their rows.
+        types: Their type IDs, int64, shape (rows,).
+        train: Which are training nodes, bool, shape (rows,); None where they are not balanced.
+    """
+
+    rows: Csr
+    types: Ints
+    train: training_nodes.Mask | None
+
+
 def pose(
-    ranks: MpiRanks, backend: Backend, graph: ChunkedGraph, rows: Any, types: Any, args: argparse.Namespace
+    ranks: MpiRanks, backend: Backend, graph: ChunkedGraph, own: Own, args: argparse.Namespace
 ) -> PartitionProblem:
     """The problem with its weights: columns and bounds are agreed on by all ranks; collective.
 
@@ -106,22 +132,24 @@ def pose(
         ranks: The ranks that own nodes.
         backend: Who will solve it.
         graph: The graph.
-        rows: This rank's rows (`Csr`).
-        types: Node type ID of each row, int64, shape (rows,).
+        own: This rank's nodes.
         args: From dglrun.commands.partition_rank.
     """
     balance = weights.Balance.parse(args.balance.split(","))
+    in_degree = own.rows.in_degree
     if backend.single:
-        loads = weights.single(rows.in_degree, balance)
+        training = sum(ranks.gather(0 if own.train is None else int(np.count_nonzero(own.train))))
+        share = weights.training_share(sum(graph.num_nodes), sum(graph.num_edges), training, balance)
+        loads = weights.single(in_degree, own.train, share, balance)
     else:
         columns = weights.type_columns(graph.num_nodes, balance)
-        loads = weights.multi(columns, types, rows.in_degree, balance)
+        loads = weights.multi(columns, own.types, in_degree, own.train, balance)
     totals = np.sum(ranks.gather(loads.sum(axis=0)), axis=0)
     largest = np.max(ranks.gather(loads.max(axis=0, initial=0)), axis=0)
     bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
     starts = CyclicDistribution.of(sum(graph.num_nodes), ranks.size).starts
     loads = weights.without_empty(loads, totals)
-    return PartitionProblem(starts, rows, loads, bounds[totals > 0], args.num_parts, args.seed)
+    return PartitionProblem(starts, own.rows, loads, bounds[totals > 0], args.num_parts, args.seed)
 
 
 def _partition(ranks: MpiRanks, backend: Backend, problem: PartitionProblem) -> Parts:

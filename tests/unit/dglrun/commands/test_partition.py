@@ -142,7 +142,7 @@ def test_one_seed_gives_one_assignment(tmp_path: Path) -> None:
             "--num-parts/--num-partitions: expected a whole number from 1 to 32768, got '0'",
         ),
         (("--imbalance", "1"), "--imbalance: expected a number above 1"),
-        (("--balance", "nodes,luck"), "--balance: expected nodes, types or edges, got 'luck'"),
+        (("--balance", "nodes,luck"), "--balance: expected nodes, types, edges or train, got 'luck'"),
     ],
 )
 def test_flags_that_contradict_are_refused(

@@ -37,3 +37,13 @@ def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:
         edges[etype] = np.stack([src, dst], axis=1)
     edges["a:r:a"] = np.concatenate([edges["a:r:a"], edges["a:r:a"][:500], [[7, 7], [8, 8]]])
     return write.graph(folder, "two", {"a": 450, "b": 150}, edges, layout=layout, files=3)
+
+
+def with_training_nodes(folder: Path) -> ChunkedGraph:
+    """Two groups of 200 nodes with few edges between them; all 60 training nodes are in the first one."""
+    rng = np.random.default_rng(0)
+    src = rng.integers(0, 400, 4000)
+    dst = 2 * rng.integers(0, 200, 4000) + ((src % 2) ^ (rng.random(4000) < 0.02))
+    mask = (np.arange(400) % 2 == 0) & (np.arange(400) < 120)
+    data = {"a": {"train_mask": mask.astype(np.uint8)}}
+    return write.graph(folder, "masked", {"a": 400}, {"a:r:a": np.stack([src, dst], axis=1)}, data)

@@ -14,12 +14,12 @@ from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
-from dglrun.partitioning import partition_quality
+from dglrun.partitioning import partition_quality, training_nodes
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import Toy, a_toy, random_toys
 from tests.support.needs import NEEDS_MPI, library_here
-from tests.unit.dglrun.partitioning.builders import partition, two_communities
+from tests.unit.dglrun.partitioning.builders import partition, two_communities, with_training_nodes
 
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
 
@@ -92,6 +92,25 @@ def test_each_node_type_has_a_weight_of_its_own(
     _, parts = assignment.load(tmp_path / "out", graph)
     largest = [int(np.bincount(parts[ntype], minlength=2).max()) for ntype in ("a", "b")]
     assert all(each <= 165 for each in largest) if balanced else min(largest) > 250
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@BACKENDS_BY_WEIGHTS
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_training_nodes_are_spread_over_the_parts(
+    tmp_path: Path, backend: str, ranks: int, balanced: bool
+) -> None:
+    """All of them are in one of two communities, whole in one part by the cut alone."""
+    graph = with_training_nodes(tmp_path / "in")
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", "2", "--ranks", str(ranks))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags, "--balance", "nodes,train")
+
+    assert ended.returncode == 0, ended.stderr
+    _, parts = assignment.load(tmp_path / "out", graph)
+    training = np.bincount(parts["a"][training_nodes.mask(graph, 0, 400)], minlength=2)
+    assert training.max() <= (0.6 if balanced else 0.95) * training.sum()
 
 
 @pytest.mark.mpi

@@ -15,6 +15,7 @@ from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import CheckPartition, PlanPhase, Run, VerifyPartition
 from tests.support.dglrun_pods import Done, Pods, write_partition
 from tests.support.heterographs import a_toy
+from tests.support.needs import NEEDS_KAMINPAR
 from tests.unit.dglrun.conftest import PodsOf
 from tests.unit.dglrun.workflow.builders import a_config
 
@@ -43,7 +44,8 @@ def is_delivered(pods: Pods, done: Done) -> None:
     assert (dataset / "part1/orig_nids.dgl").is_file()
 
 
-@pytest.mark.parametrize("backend", ["metis", "random"])
+@pytest.mark.mpi
+@pytest.mark.parametrize("backend", ["metis", "random", pytest.param("kaminpar", marks=NEEDS_KAMINPAR)])
 def test_dgl_api_takes_a_chunked_graph_without_a_script(pods_of: PodsOf, backend: str) -> None:
     """Assigned, dispatched, verified against the source with the mapping kept, delivered."""
     pods = pods_of()
@@ -155,7 +157,6 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DGL-API", "Partitioner", ("--partition-ranks", "2"), "DGL-API partitions in one process"),
         ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
         ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
-        ("ParMETIS", "Partitioner", ("--balance-train",), "--balance-train: mode ParMETIS cannot"),
         (
             "ParMETIS",
             "Partitioner",

@@ -44,7 +44,7 @@ MODES = {
     "chunked-kaminpar": ("DGL-API", f"{PIPELINE} --partition-backend kaminpar"),
     "chunked-balanced": ("DGL-API", f"{PIPELINE} --balance-train --balance-edges --use-graphbolt"),
     "assigned": ("ParMETIS", f"{PIPELINE} --partition-backend user --partition-assignment /data/parts"),
-    "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4"),
+    "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4 --balance-train"),
     "distparmetis": ("DistParMETIS", f"{PIPELINE} --partition-backend zoltan --interface net1"),
 }
 
