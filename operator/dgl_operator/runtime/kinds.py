@@ -45,6 +45,7 @@ class Kind(Enum):
     ROLE_BINDING = ("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings")
     NETWORK_POLICY = ("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
     EVENT = ("Event", "v1", "events")
+    NODE = ("Node", "v1", "nodes")
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Kind":
