@@ -56,6 +56,7 @@ def test_a_launcher_that_is_deleted_leaves_nothing_on_the_workers(submit: Submit
     """Killed without a word, the launcher's lease runs out and the supervisors end everything."""
     body = tiny("lost-launcher", "--do", "hang")
     body["spec"]["cleanPodPolicy"] = "None"
+    body["spec"]["failurePolicy"] = {"rules": [{"action": "FailJob", "role": "Launcher"}]}
     job = submit(body)
     wait_for_log(job, "rank 1 does hang")
 
@@ -66,9 +67,11 @@ def test_a_launcher_that_is_deleted_leaves_nothing_on_the_workers(submit: Submit
     wait_until_clean(job, 60)
 
 
-def test_a_worker_lost_in_training_fails_the_job(submit: Submit) -> None:
+def test_a_worker_lost_in_training_fails_a_job_that_wants_no_other_attempt(submit: Submit) -> None:
     """No silent re-creation with an empty disk."""
-    job = submit(tiny("lost-worker", "--do", "hang"))
+    body = tiny("lost-worker", "--do", "hang")
+    body["spec"]["failurePolicy"] = {"rules": [{"action": "FailJob", "role": "Worker"}]}
+    job = submit(body)
     wait_for_log(job, "rank 1 does hang")
     uid = (job.kubectl.get("pod", job.worker(1)) or {})["metadata"]["uid"]
 

@@ -216,7 +216,9 @@ def test_a_partitioning_that_hangs_ends_at_its_deadline(submit: Submit) -> None:
 @pytest.mark.parametrize("grace", ["0", "30"])
 def test_no_rank_outlives_the_launcher(submit: Submit, grace: str) -> None:
     """Killed at once or told to end: its MPI ranks end on all workers."""
-    job = submit(misbehaving(f"mpi-hang-{grace}", "hang"))
+    body = misbehaving(f"mpi-hang-{grace}", "hang")
+    body["spec"]["failurePolicy"] = {"rules": [{"action": "FailJob", "role": "Launcher"}]}
+    job = submit(body)
     wait_for("ranks on both workers", lambda: _has_ranks(job), 180)
 
     job.kubectl.run("delete", "pod", job.launcher, f"--grace-period={grace}", *_force(grace))

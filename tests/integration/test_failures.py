@@ -14,6 +14,9 @@ from tests.support.wait import wait_for
 pytestmark = pytest.mark.integration
 
 
+NO_OTHER_ATTEMPT = {"rules": [{"action": "FailJob", "role": role} for role in ("Launcher", "Worker")]}
+
+
 def cause(job: PlayedJob) -> tuple[str, str]:
     job.await_phase("Failed")
     failed = job.condition("Failed")
@@ -52,9 +55,11 @@ def test_a_partitioner_that_fails_is_the_cause(operator: OperatorProcess, submit
 
 
 @pytest.mark.parametrize("suffix", ["worker-1", "launcher"])
-def test_a_pod_lost_in_training_fails_the_job(operator: OperatorProcess, submit: Submit, suffix: str) -> None:
+def test_a_pod_lost_in_training_fails_a_job_that_wants_no_other_attempt(
+    operator: OperatorProcess, submit: Submit, suffix: str
+) -> None:
     """Nothing is made anew."""
-    job = submit().reach("Training")
+    job = submit(failurePolicy=NO_OTHER_ATTEMPT).reach("Training")
 
     job.delete_pod(suffix)
 
@@ -64,11 +69,11 @@ def test_a_pod_lost_in_training_fails_the_job(operator: OperatorProcess, submit:
     job.await_pods(*({"launcher", "partitioner"} - {suffix}))
 
 
-def test_a_pod_lost_while_the_operator_was_down_fails_the_job(
+def test_a_pod_lost_while_the_operator_was_down_is_known_as_lost(
     operator: OperatorProcess, submit: Submit, start: object
 ) -> None:
     """What was reached stands in the status, not in the operator's memory."""
-    job = submit().reach("Training")
+    job = submit(failurePolicy=NO_OTHER_ATTEMPT).reach("Training")
     operator.kill()
     job.delete_pod("worker-0")
 

@@ -170,6 +170,8 @@ IMMUTABLE: dict[str, Object] = {
     "more workers": {"dglReplicaSpecs": {"Worker": {"replicas": 3}}},
     "another role": {"dglReplicaSpecs": {"Partitioner": role(1)}},
     "another image": {"dglReplicaSpecs": {"Worker": role(2, image="example.org/other")}},
+    "a manager": {"runPolicy": {"managedBy": "example.org/other"}},
+    "a failure policy": {"failurePolicy": {"rules": [{"action": "Ignore", "role": "Worker"}]}},
     "a key without a type": {"dglReplicaSpecs": {"Worker": {"template": {"spec": {"schedulerName": "x"}}}}},
 }
 
@@ -204,6 +206,35 @@ def test_the_network_policy_may_be_changed(api: ApiServer, stored: str) -> None:
 
     assert body["spec"]["networkPolicy"] == {"ingress": [rule]}
     assert body["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize("kind", ["managedBy", "failurePolicy"])
+def test_what_is_fixed_at_creation_cannot_be_taken_away_either(
+    api: ApiServer, namespace: str, kind: str
+) -> None:
+    """A rule of the field itself would not see that it goes."""
+    rule = {"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [0, 1]}}
+    policy = {"backoffLimit": 1, "managedBy": "qihoo.net/dgl-operator"}
+    made = create(api, namespace, a_job(runPolicy=policy, failurePolicy={"rules": [rule]}), query="")
+    change: Object = {"failurePolicy": None} if kind == "failurePolicy" else {"runPolicy": None}
+
+    with pytest.raises(Refused, match=rules.IMMUTABLE_MESSAGE):
+        api.call("PATCH", f"{path(namespace)}/{made['metadata']['name']}", {"spec": change}, MERGE)
+
+
+def test_the_rest_of_the_run_policy_may_be_changed(api: ApiServer, stored: str) -> None:
+    """As that of a Job."""
+    policy = {
+        "suspend": True,
+        "activeDeadlineSeconds": 60,
+        "startDeadlineSeconds": 60,
+        "ttlSecondsAfterFinished": 0,
+        "backoffLimit": 3,
+    }
+
+    body = api.call("PATCH", stored, {"spec": {"runPolicy": policy}}, MERGE)
+
+    assert body["spec"]["runPolicy"] == policy
 
 
 def test_the_clean_up_policy_may_be_changed(api: ApiServer, stored: str) -> None:
@@ -267,7 +298,7 @@ def test_status_has_its_own_door(api: ApiServer, stored: str) -> None:
 
     body = write_status(api, stored, STATUS)
 
-    assert body["status"] == STATUS
+    assert body["status"] == {**STATUS, "attempt": 0}
     assert body["metadata"]["generation"] == 1
 
 
@@ -309,12 +340,12 @@ def test_kubectl_shows_where_a_job_stands(api: ApiServer, stored: str, namespace
     kubectl = Kubectl(namespace)
 
     short = [line.split() for line in kubectl.run("get", "dglj").splitlines()]
-    wide = [line.split(maxsplit=10) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
+    wide = [line.split(maxsplit=11) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
 
-    assert short[0] == ["NAME", "PHASE", "MODE", "READY", "AGE"]
-    assert short[1][:4] == ["sage", "Training", "DGL-API", "2/2"]
-    assert wide[0][5:] == [*("EDGE-CUT", "NODE-BALANCE", "EDGE-BALANCE", "TRAIN-BALANCE", "HALO", "MESSAGE")]
-    assert wide[1][5:] == ["12.3%", "1.03", "1.10", "1.01", "31.0%", "2 of 2 workers train"]
+    assert short[0] == ["NAME", "PHASE", "MODE", "READY", "ATTEMPT", "AGE"]
+    assert short[1][:5] == ["sage", "Training", "DGL-API", "2/2", "0"]
+    assert wide[0][6:] == [*("EDGE-CUT", "NODE-BALANCE", "EDGE-BALANCE", "TRAIN-BALANCE", "HALO", "MESSAGE")]
+    assert wide[1][6:] == ["12.3%", "1.03", "1.10", "1.01", "31.0%", "2 of 2 workers train"]
     assert "dgljob.qihoo.net/sage" in kubectl.run("get", "all")
 
 

@@ -44,6 +44,11 @@ def with_containers(containers: list[Object]) -> Object:
     return a_job(roles={"Launcher": role(1), "Worker": worker})
 
 
+def with_failure_rule(**rule: Any) -> Object:
+    """A job whose failure policy has this rule."""
+    return a_job(failurePolicy={"rules": [{"action": "FailJob", **rule}]})
+
+
 def with_rule(rule: Object) -> Object:
     """A job whose NetworkPolicy has this rule of the user's."""
     return a_job(networkPolicy={"ingress": [rule]})
@@ -90,6 +95,15 @@ BROKEN_RULES = (
         SPECS, "expected no Partitioner"),
     Bad("a partitioner in DistParMETIS", a_job(roles=ALL_ROLES, partitionMode="DistParMETIS"),
         SPECS, "expected no Partitioner with partitionMode Skip or DistParMETIS"),
+    Bad("a failure rule that names nothing", with_failure_rule(), "spec.failurePolicy",
+        "expected each rule to have role, onExitCodes or onPodConditions"),
+    Bad("a failure rule on codes and conditions",
+        with_failure_rule(onExitCodes={"operator": "In", "values": [1]},
+                          onPodConditions=[{"type": "DisruptionTarget"}]),
+        "spec.failurePolicy", "onExitCodes or onPodConditions, not both"),
+    Bad("an exit code that is no failure",
+        with_failure_rule(onExitCodes={"operator": "In", "values": [0, 1]}), "spec.failurePolicy",
+        "expected no exit code 0 with operator In"),
 )  # fmt: skip
 """Jobs whose fields have the right types; refused by `rules`."""
 
@@ -112,6 +126,18 @@ BROKEN_TYPES = (
     Bad("an unknown policy", a_job(cleanPodPolicy="Always"), "spec.cleanPodPolicy", "Running"),
     Bad("no slots", a_job(slotsPerWorker=0), "spec.slotsPerWorker", "greater than or equal to 1"),
     Bad("words for slots", a_job(slotsPerWorker="many"), "spec.slotsPerWorker", "integer"),
+    Bad("a deadline of nothing", a_job(runPolicy={"activeDeadlineSeconds": 0}),
+        "spec.runPolicy.activeDeadlineSeconds", "greater than or equal to 1"),
+    Bad("less than no attempt", a_job(runPolicy={"backoffLimit": -1}), "spec.runPolicy.backoffLimit",
+        "greater than or equal to 0"),
+    Bad("a manager without a domain", a_job(runPolicy={"managedBy": "kueue"}), "spec.runPolicy.managedBy",
+        "match"),
+    Bad("an unknown action", with_failure_rule(action="Retry", role="Worker"),
+        "spec.failurePolicy.rules", "FailJob"),
+    Bad("an unknown role in a rule", with_failure_rule(role="Evaluator"), "spec.failurePolicy.rules",
+        "Launcher"),
+    Bad("no exit codes", with_failure_rule(onExitCodes={"operator": "In", "values": []}),
+        "spec.failurePolicy.rules", "at least"),
     Bad("no workers at all", a_job(roles={"Launcher": LAUNCHER, "Worker": role(0)}),
         f"{SPECS}.Worker.replicas", "greater than or equal to 1"),
     Bad("1001 workers", a_job(roles={"Launcher": LAUNCHER, "Worker": role(1001)}),
@@ -161,6 +187,28 @@ GOOD = {
                 {"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:1::/32"]}},
             ],
             "ports": [{"port": 9100, "endPort": 9200}, {"port": "stats", "protocol": "SCTP"}],
+        }
+    ),
+    "every field of a run policy": a_job(
+        runPolicy={
+            "suspend": True,
+            "activeDeadlineSeconds": 1,
+            "startDeadlineSeconds": 60,
+            "ttlSecondsAfterFinished": 0,
+            "backoffLimit": 3,
+            "managedBy": "kueue.x-k8s.io/multikueue",
+        }
+    ),
+    "each kind of failure rule": a_job(
+        failurePolicy={
+            "rules": [
+                {"action": "FailJob", "role": "Partitioner"},
+                {
+                    "action": "Restart",
+                    "onExitCodes": {"containerName": "main", "operator": "NotIn", "values": [0, 1]},
+                },
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            ]
         }
     ),
     "all pods deleted": a_job(cleanPodPolicy="All", slotsPerWorker=4),

@@ -4,7 +4,7 @@ It is no proof of server-side apply or RBAC: those are proved on a real API serv
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dgl_operator.runtime.cluster import (
@@ -31,6 +31,7 @@ class MemoryCluster:
         admit: Called with each object that is to be created, even if its name is taken; raises to refuse it.
         events: Posted Events.
         is_down: Whether every request fails.
+        time: When objects are created and deleted.
         is_graceful: Whether a deleted pod stays until somebody removes it, as while its containers end.
     """
 
@@ -44,6 +45,7 @@ class MemoryCluster:
         self.admit: Callable[[Json], None] = lambda _body: None
         self.is_down = False
         self.is_graceful = False
+        self.time = "2026-11-21T12:00:00Z"
         self._version = 0
 
     def add(self, body: Json) -> Json:
@@ -76,10 +78,10 @@ class MemoryCluster:
         self._read("watch", kind, str(version))
         yield from ()
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """See `Cluster`."""
         self._read("get", kind, name)
-        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+        return copy.deepcopy(self.objects.get((kind, namespace or "", name)))
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""
@@ -111,9 +113,19 @@ class MemoryCluster:
             raise Conflict(409, "Conflict", "it has changed")
         return self._store(copy.deepcopy(body))
 
-    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
+    def mark(
+        self,
+        kind: Kind,
+        place: Place,
+        metadata: Mapping[str, Mapping[str, str]],
+        without: Sequence[str] = (),
+    ) -> Json | None:
         """See `Cluster`."""
-        return self._change("mark", kind, place, {"metadata": metadata})
+        stored = self._change("mark", kind, place, {"metadata": metadata})
+        if stored and without and "data" in stored:
+            kept = {key: value for key, value in stored["data"].items() if key not in without}
+            stored = self._store({**stored, "data": kept})
+        return stored
 
     def stop(self, place: Place) -> Json | None:
         """See `Cluster`; the pod's end is for the test to play."""
@@ -127,18 +139,22 @@ class MemoryCluster:
         self._note(verb, actual)
         return self._store(_merged(actual, change))
 
-    def delete(self, kind: Kind, place: Place) -> Json | None:
+    def delete(self, kind: Kind, place: Place, *, force: bool = False) -> Json | None:
         """See `Cluster`."""
         self._check_up()
         actual = self.objects.get((kind, place.namespace, place.name))
         if actual is not None and actual["metadata"]["uid"] == place.uid:
-            self._note("delete", actual)
-            if kind is Kind.POD and self.is_graceful:
-                return self._store(
-                    _merged(actual, {"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}})
-                )
+            self._note("force" if force else "delete", actual)
+            if kind is Kind.POD and self.is_graceful and not force:
+                return self._store(_merged(actual, {"metadata": {"deletionTimestamp": self.time}}))
             del self.objects[kind, place.namespace, place.name]
         return None
+
+    def delete_job(self, job: Mapping[str, Any]) -> None:
+        """See `Cluster`; what it owns is left to the test."""
+        actual = self._mine(job)
+        self._note("delete", actual)
+        del self.objects[_place(actual)]
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """See `Cluster`."""
@@ -182,6 +198,7 @@ class MemoryCluster:
         metadata = {**body["metadata"], "resourceVersion": str(self._version)}
         if new:
             metadata.setdefault("uid", f"uid-{self._version}")
+            metadata.setdefault("creationTimestamp", self.time)
         return {**body, "metadata": metadata}
 
 
@@ -197,7 +214,7 @@ def over_quota(kind: str) -> Callable[[Json], None]:
 
 
 def _place(body: Mapping[str, Any]) -> tuple[Kind, str, str]:
-    return Kind.of(body), body["metadata"]["namespace"], body["metadata"]["name"]
+    return Kind.of(body), body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
 def _is_listed(kind: Kind, item: Json, job: str | None) -> bool:

@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 KEPT = (
     *("type", "format", "enum", "default", "minimum", "maximum"),
-    *("minLength", "maxLength", "pattern", "minItems", "maxProperties"),
+    *("minLength", "maxLength", "pattern", "minItems", "maxItems", "maxProperties"),
 )
 """Keywords that mean the same in both dialects."""
 
@@ -65,6 +65,7 @@ COLUMNS = (
     ("Phase", "string", ".status.phase", 0, "Where the job stands."),
     ("Mode", "string", ".spec.partitionMode", 0, "How the graph is partitioned."),
     ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready/desired workers."),
+    ("Attempt", "integer", ".status.attempt", 0, "Number of the attempt, from 0."),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the job was created."),
     ("Edge-Cut", "string", ".status.partition.edgeCut", 1, "Edges between two parts, of all edges."),
     (
@@ -327,6 +328,8 @@ def _add_rules(root: Schema) -> None:
         _attach(at(root, rule.at), _cel(rule))
     for field in rules.IMMUTABLE:
         _attach(at(root, f"spec.{field}"), _immutable())
+    for place, cel in rules.IMMUTABLE_OPTIONAL.items():
+        _attach(at(root, "spec"), {**_immutable(), "rule": cel, "fieldPath": f".{place}"})
 
 
 def _attach(node: Schema, rule: Schema) -> None:

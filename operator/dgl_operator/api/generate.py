@@ -187,8 +187,12 @@ def _chart_crd(definition: Mapping[str, Any]) -> str:
 
 
 def _chart_rules() -> str:
-    text = "".join(f"# {rule.why}\n{_dump([rule.manifest()])}" for rule in rbac.RULES)
-    return f'{{{{/* {HEADER} */}}}}\n{{{{- define "dgl-operator.rules" -}}}}\n{text}{{{{- end -}}}}\n'
+    parts = {"rules": rbac.RULES, "clusterRules": rbac.OF_CLUSTER}
+    found = f"{{{{/* {HEADER} */}}}}\n"
+    for name, rules in parts.items():
+        text = "".join(f"# {rule.why}\n{_dump([rule.manifest()])}" for rule in rules)
+        found += f'{{{{- define "dgl-operator.{name}" -}}}}\n{text}{{{{- end -}}}}\n'
+    return found
 
 
 def _chart_leader_rules() -> str:

@@ -26,7 +26,12 @@ class Rule:
 
 
 RULES = (
-    Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch"), "watch the jobs"),
+    Rule(
+        names.GROUP,
+        (names.PLURAL,),
+        ("get", "list", "watch", "delete"),
+        "watch the jobs; delete those whose ttlSecondsAfterFinished has passed",
+    ),
     Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",), "write the status of the jobs"),
     Rule(
         names.GROUP,
@@ -70,7 +75,20 @@ LEADER_RULES = (
 )
 """In the operator's own namespace; the second is for its Lease alone."""
 
+OF_CLUSTER = (
+    Rule(
+        "",
+        ("nodes",),
+        ("get",),
+        "delete by force a pod whose node is gone; optional, see the value rbac.nodes",
+    ),
+)
+"""What no Role can give; the operator works without."""
+
 
 def allows(group: str, resource: str, verb: str) -> bool:
     """Whether the operator may do this."""
-    return any(rule.group == group and resource in rule.resources and verb in rule.verbs for rule in RULES)
+    return any(
+        rule.group == group and resource in rule.resources and verb in rule.verbs
+        for rule in (*RULES, *OF_CLUSTER)
+    )

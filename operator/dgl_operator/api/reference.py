@@ -59,6 +59,7 @@ def _plural(node: dict[str, Any]) -> str:
 
 BOUNDS = (
     *(("minimum", "at least"), ("maximum", "at most"), ("minItems", "entries at least")),
+    ("maxItems", "entries at most"),
     *(("minLength", "length at least"), ("maxLength", "length at most")),
 )
 
@@ -73,7 +74,8 @@ def _bounds(node: dict[str, Any]) -> str:
 def _rules() -> Rows:
     where = [(rule.at + rule.field).removeprefix(".") for rule in rules.RULES]
     rows: Rows = [(_code(at), rule.message) for at, rule in zip(where, rules.RULES, strict=True)]
-    return rows + [(_code(f"spec.{field}"), rules.IMMUTABLE_MESSAGE) for field in rules.IMMUTABLE]
+    fixed = (*rules.IMMUTABLE, *rules.IMMUTABLE_OPTIONAL)
+    return rows + [(_code(f"spec.{field}"), rules.IMMUTABLE_MESSAGE) for field in fixed]
 
 
 def _columns() -> Rows:
@@ -86,7 +88,7 @@ def _columns() -> Rows:
 def _rights() -> Rows:
     return [
         (_code(rule.group or '""'), ", ".join(rule.resources), ", ".join(rule.verbs), rule.why)
-        for rule in rbac.RULES
+        for rule in (*rbac.RULES, *rbac.OF_CLUSTER)
     ]
 
 

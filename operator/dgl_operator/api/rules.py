@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, shown
+from dgl_operator.api.v1alpha1 import DGLJob, ExitCodeOperator, FailureRule, ReplicaSpec, shown
 from dglrun.contract.names import MAX_JOB_NAME, Mode, Role
 
 SPECS = "spec.dglReplicaSpecs"
@@ -70,6 +70,15 @@ def violations(job: DGLJob) -> tuple[str, ...]:
 IMMUTABLE = ("partitionMode", "slotsPerWorker", "dglReplicaSpecs")
 """Fields of spec that describe what already runs: pods are not changed under a job, nor published files."""
 
+IMMUTABLE_OPTIONAL = {
+    "failurePolicy": "has(self.failurePolicy) == has(oldSelf.failurePolicy) && "
+    "(!has(self.failurePolicy) || self.failurePolicy == oldSelf.failurePolicy)",
+    "runPolicy.managedBy": "(has(self.runPolicy) && has(self.runPolicy.managedBy) ? "
+    "self.runPolicy.managedBy : '') == (has(oldSelf.runPolicy) && has(oldSelf.runPolicy.managedBy) ? "
+    "oldSelf.runPolicy.managedBy : '')",
+}
+"""Fields of spec that may be absent, with rules on `spec`: a field's own rule does not see it come or go."""
+
 IMMUTABLE_CEL = "self == oldSelf"
 IMMUTABLE_MESSAGE = "field is immutable; delete and recreate the job"
 
@@ -100,6 +109,32 @@ def _absent(role: Role, modes: tuple[Mode, ...], why: str) -> Rule:
         field=".dglReplicaSpecs",
         reason=Reason.FORBIDDEN,
     )
+
+
+POLICY = "spec.failurePolicy"
+
+
+def _of_failures(cel: str, holds: Callable[[FailureRule], bool], message: str) -> Rule:
+    """Something that holds for each rule of the failure policy."""
+    return Rule(
+        at=POLICY,
+        cel=f"!has(self.rules) || self.rules.all(rule, {cel})",
+        holds=lambda job: all(map(holds, _failure_rules(job))),
+        message=message,
+        found=lambda job: (
+            "rules " + ", ".join(str(at) for at, rule in enumerate(_failure_rules(job)) if not holds(rule))
+        ),
+        field=".rules",
+    )
+
+
+def _failure_rules(job: DGLJob) -> tuple[FailureRule, ...]:
+    return job.spec.failure_policy.rules if job.spec.failure_policy else ()
+
+
+def _has_no_zero(rule: FailureRule) -> bool:
+    codes = rule.on_exit_codes
+    return codes is None or codes.operator is ExitCodeOperator.NOT_IN or 0 not in codes.values
 
 
 RULES = (
@@ -141,6 +176,22 @@ RULES = (
     ),
     _absent(Role.WORKER, (Mode.SKIP,), "the launcher trains alone"),
     _absent(Role.PARTITIONER, (Mode.SKIP, Mode.DIST_PARMETIS), "there is no partitioner pod then"),
+    _of_failures(
+        "has(rule.role) || has(rule.onExitCodes) || "
+        "(has(rule.onPodConditions) && size(rule.onPodConditions) > 0)",
+        lambda rule: bool(rule.role or rule.on_exit_codes or rule.on_pod_conditions),
+        "expected each rule to have role, onExitCodes or onPodConditions",
+    ),
+    _of_failures(
+        "!has(rule.onExitCodes) || !has(rule.onPodConditions) || size(rule.onPodConditions) == 0",
+        lambda rule: not (rule.on_exit_codes and rule.on_pod_conditions),
+        "expected each rule to have onExitCodes or onPodConditions, not both",
+    ),
+    _of_failures(
+        "!has(rule.onExitCodes) || rule.onExitCodes.operator != 'In' || !(0 in rule.onExitCodes.values)",
+        _has_no_zero,
+        "expected no exit code 0 with operator In, since 0 is no failure",
+    ),
 )
 
 

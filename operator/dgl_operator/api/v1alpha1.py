@@ -29,6 +29,13 @@ MAX_MESSAGE = 32_768
 MAX_REASON = 1024
 MAX_SHOWN = 200
 """Characters of a found value that a message quotes."""
+MAX_ATTEMPTS = 10
+"""Attempts that the status tells of, the last ones."""
+MAX_ATTEMPT_MESSAGE = 1024
+MAX_RULES = 20
+"""Rules of a failure policy, as many as a Job may have."""
+MANAGER = "qihoo.net/dgl-operator"
+"""What `spec.runPolicy.managedBy` calls this operator."""
 PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
 RATIO = r"^[0-9]+(\.[0-9]+)?$"
 
@@ -68,6 +75,7 @@ class CleanPodPolicy(Enum):
 class Phase(Enum):
     """Where a job stands; the last two are final."""
 
+    SUSPENDED = "Suspended"
     PENDING = "Pending"
     STARTING = "Starting"
     PARTITIONING = "Partitioning"
@@ -182,6 +190,90 @@ class NetworkPolicySpec(Model):
     job; ignored where the job has no NetworkPolicy."""
 
 
+class RunPolicy(Model):
+    """How long the job and its pods may take, how often it is tried, and who looks after it."""
+
+    suspend: bool = False
+    """Whether the job has no pods for now. To set it ends the pods and resets startTime; to unset it begins a
+    new attempt. May be changed while the job runs."""
+    active_deadline_seconds: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """Seconds from startTime, all attempts together, after which a job that has not ended is Failed with
+    reason DeadlineExceeded and its pods are ended. Unset: no limit. May be changed while the job runs."""
+    start_deadline_seconds: int = Field(default=1800, ge=1, le=INT32_MAX)
+    """Seconds that a set of pods may take until the containers of each have started: for a node, images,
+    volumes, quota. Then the job is Failed with reason StartDeadlineExceeded. May be changed while the job
+    runs."""
+    ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=INT32_MAX)
+    """Seconds from completionTime after which the whole DGLJob is deleted with all that it owns. Unset:
+    never. May be changed at any time."""
+    backoff_limit: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Attempts beyond the first that failures may cost. Evicted, preempted and deleted pods and lost nodes do
+    not count. May be changed while the job runs."""
+    managed_by: str | None = Field(
+        default=None,
+        max_length=63,
+        pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._~-]+$",
+    )
+    """Controller that looks after the job; any other than qihoo.net/dgl-operator: this operator neither acts
+    on the job nor writes its status. Cannot be changed after creation."""
+
+
+class FailureAction(Enum):
+    """What follows from a failure that a rule matches."""
+
+    FAIL_JOB = "FailJob"
+    RESTART = "Restart"
+    IGNORE = "Ignore"
+
+
+class ExitCodeOperator(Enum):
+    """Whether an exit code has to be among the values or not."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
+class OnExitCodes(Model):
+    """Containers that ended with another code than 0, init containers included."""
+
+    container_name: str | None = Field(default=None, min_length=1, max_length=63)
+    """The container; unset: any of the pod."""
+    operator: ExitCodeOperator
+    """In: the code is one of the values; NotIn: it is none of them."""
+    values: tuple[int, ...] = Field(min_length=1, max_length=255)
+    """Exit codes; 0 is not allowed with In."""
+
+
+class OnPodCondition(Model):
+    """A condition of the pod."""
+
+    type: str = Field(min_length=1, max_length=316)
+    """Such as DisruptionTarget."""
+    status: str = Field(default="True", json_schema_extra={"enum": ["True", "False", "Unknown"]})
+    """True, False or Unknown."""
+
+
+class FailureRule(Model):
+    """Matches the pod that is the root cause of a failure; all that the rule names has to be so."""
+
+    action: FailureAction
+    """FailJob: the job is Failed at once; Restart: a new attempt that counts towards backoffLimit; Ignore: a
+    new attempt that does not count."""
+    role: Role | None = None
+    """Role of the pod; unset: any."""
+    on_exit_codes: OnExitCodes | None = None
+    """Containers that ended with another code than 0, init containers included."""
+    on_pod_conditions: tuple[OnPodCondition, ...] = Field(default=(), max_length=MAX_RULES)
+    """Conditions of the pod, of which one has to be there."""
+
+
+class FailurePolicy(Model):
+    """What follows from which failure; without a rule that matches, backoffLimit decides."""
+
+    rules: tuple[FailureRule, ...] = Field(default=(), max_length=MAX_RULES)
+    """The first rule that matches is taken."""
+
+
 class JobSpec(Model):
     """What the user wants."""
 
@@ -196,6 +288,11 @@ class JobSpec(Model):
     network_policy: NetworkPolicySpec | None = None
     """Who may open connections to the job's pods, beside the job's own pods. May be changed while the job
     runs."""
+    run_policy: RunPolicy = Field(default_factory=RunPolicy)
+    """How long the job and its pods may take, how often it is tried, and who looks after it."""
+    failure_policy: FailurePolicy | None = None
+    """What follows from which failure; without a rule that matches, backoffLimit decides. Cannot be changed
+    after creation."""
     dgl_replica_specs: ReplicaSpecs
     """The pods of each role. Cannot be changed after creation."""
 
@@ -274,19 +371,59 @@ class PartitionStatus(Model):
     """Whether the parts were proved against their source; unset when it was not tried."""
 
 
+class Attempt(Model):
+    """One set of the job's pods, from the creation of the first to the end of all."""
+
+    number: int = Field(ge=0, le=INT32_MAX)
+    """Number of the attempt, from 0; the label dgl-operator/attempt of its pods."""
+    start_time: datetime
+    """When its first pods were wanted; of a job of an older operator: when this one first saw it."""
+    completion_time: datetime | None = None
+    """When it ended."""
+    reason: str | None = Field(default=None, max_length=MAX_REASON)
+    """Why it ended, in one CamelCase word."""
+    message: str | None = Field(default=None, max_length=MAX_ATTEMPT_MESSAGE)
+    """Why it ended, for people."""
+    waiting_since: datetime | None = None
+    """Since when a pod of it waits for its start; startDeadlineSeconds counts from here."""
+    waits: int = Field(default=0, ge=0, le=INT32_MAX)
+    """How often it began to wait for pods."""
+
+
+class Restarts(Model):
+    """What attempts beyond the first were made for, and pods that were replaced without one."""
+
+    failures: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Attempts after failures; these count towards backoffLimit."""
+    disruptions: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Attempts after a pod was evicted, preempted or deleted, or its node was lost."""
+    ignored: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Attempts after failures that a rule of failurePolicy ignores."""
+    suspensions: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Attempts after the job was suspended."""
+    pods: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Pods that were replaced within their attempt, since they had no work yet."""
+
+
 class JobStatus(Model):
     """What the operator observed of the job."""
 
     phase: Phase | None = None
-    """Pending, Starting, Partitioning, Partitioned or Training; finally Completed or Failed."""
+    """Suspended, Pending, Starting, Partitioning, Partitioned or Training; finally Completed or Failed."""
     message: str | None = Field(default=None, max_length=MAX_MESSAGE)
     """What the job waits for, or why it failed: pod, container, exit code and last log lines."""
     conditions: tuple[Condition, ...] = ()
-    """Milestones, kept once reached."""
+    """Milestones of the attempt, and how the job is."""
+    attempt: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Number of the attempt, from 0."""
+    attempts: tuple[Attempt, ...] = Field(default=(), max_length=MAX_ATTEMPTS)
+    """The last attempts, the current one at the end."""
+    restarts: Restarts | None = None
+    """What attempts beyond the first were made for."""
     replica_statuses: dict[str, ReplicaStatus] = Field(default_factory=dict)
     """Pods of each role (Launcher, Worker, Partitioner)."""
     start_time: datetime | None = None
-    """When the operator first acted on the job."""
+    """When the operator first acted on the job, or when it was resumed; unset while it is suspended."""
     completion_time: datetime | None = None
     """When the job ended, well or not."""
     last_reconcile_time: datetime | None = None

@@ -1,120 +1,180 @@
-"""From what is seen to what follows: the job's phase, its milestones, and which pods must be or must go.
+"""From what is seen to what follows: phase, milestones, which pods must be or go, and when to look again.
 
-The last status matters for three things only: a final phase stays, a phase never moves back, and what
-was reached once is kept (a pod that had work on its disk is never silently made anew).
+The last status matters for these things only: a final phase stays, within an attempt a phase never moves
+back, what was reached once is kept (a pod that had work on its disk is never silently made anew), and the
+times from which deadlines and waits count.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from dgl_operator.api.v1alpha1 import CleanPodPolicy, DGLJob, JobStatus, Phase
-from dgl_operator.domain import validate
-from dgl_operator.domain.failure import Failure, first_failure, is_lost
-from dgl_operator.domain.observed import Observed, Pod, Problem
+from dgl_operator.api.v1alpha1 import DGLJob, Phase
+from dgl_operator.domain import clean_up, clocks, failure, failure_policy, hold, milestones
+from dgl_operator.domain.attempts import Life
+from dgl_operator.domain.failure import Failure
+from dgl_operator.domain.observed import Observed, Pod
 from dgl_operator.domain.report import Report
-from dglrun.contract import names, report
+from dgl_operator.domain.verdict import (
+    ACCEPTED,
+    BLOCKED,
+    COMPLETED,
+    DEADLINE_EXCEEDED,
+    FAILED,
+    INVALID_NETWORK_POLICY,
+    LAUNCHER_STARTED,
+    PARTITIONED,
+    START_DEADLINE_EXCEEDED,
+    WORKERS_READY,
+    Decision,
+    Fact,
+    blocked,
+    found,
+    holds,
+    reached,
+    unblocked,
+    wanted,
+)
 from dglrun.contract.names import Mode, Role
 
-ACCEPTED = "Accepted"
-WORKERS_READY = "WorkersReady"
-PARTITIONED = "Partitioned"
-LAUNCHER_STARTED = "LauncherStarted"
-BLOCKED = "Blocked"
-STALLED = "Stalled"
-REPORTED = "Reported"
-COMPLETED = "Completed"
-FAILED = "Failed"
-
-STOPPING_DEADLINE = 1
-"""`activeDeadlineSeconds` by which a pod is ended while its object and its logs stay."""
+MAX_WAITS = 20
+"""So often an attempt waits for pods to start; a pod without work that is lost after that costs a new
+attempt, whose number is bounded. Without losses an attempt waits two or three times."""
 
 _ORDER = tuple(Phase)
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A condition without its times."""
-
-    type: str
-    is_true: bool
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What follows from one look at the job.
+class Look:
+    """What one look at a job rests on.
 
     Attributes:
-        roles: Roles whose pods must exist; an absent one is created.
-        drop: Pods to delete.
-        stop: Pods to end while their objects and logs stay.
-        lost: Names of pods that are needed and not seen.
-        is_certain: Whether the end rests on what cannot change any more: a pod that has ended stays ended.
+        seen: Its children, of its pods those of the current attempt.
+        said: What the current attempt reported of itself.
+        facts: Milestones, those that this look shows included.
+        stale: Pods of earlier attempts.
     """
 
-    phase: Phase
-    message: str
-    facts: tuple[Fact, ...] = ()
-    roles: frozenset[Role] = frozenset()
-    drop: tuple[Pod, ...] = ()
-    stop: tuple[Pod, ...] = ()
-    lost: tuple[str, ...] = ()
-    is_certain: bool = False
-
-    def needs_fresh_read(self, status: JobStatus) -> bool:
-        """Whether it ends the job or a pod, so that it must rest on a fresh read."""
-        if self.is_certain:
-            return False
-        return bool(self.drop or self.stop) or (self.phase.is_final and status.phase is not self.phase)
+    job: DGLJob
+    seen: Observed
+    said: Report
+    now: datetime
+    life: Life
+    facts: tuple[Fact, ...]
+    stale: tuple[Pod, ...]
 
 
-def decide(job: DGLJob, seen: Observed, said: Report) -> Decision:
+def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision:
     """Decide on a valid job.
 
     Args:
         job: The job with its last status.
         seen: Its children as they are now.
-        said: What the job reported of itself.
+        said: What the current attempt reported of itself.
+        now: The clock's value, whole seconds.
     """
     if job.status.phase and job.status.phase.is_final:
-        return clean_up(job, job.status.phase, seen)
-    seen = _expected(job, seen)
-    facts = _milestones(job, seen, said)
-    launcher = seen.one(Role.LAUNCHER)
-    if launcher and launcher.succeeded:
-        done = _complete(facts, "the launcher's main container ended with exit code 0")
-        return replace(unblocked(done, job.status), is_certain=True)
-    if said.is_completed and _holds(facts, LAUNCHER_STARTED):
-        return _after_report(job, seen, said, facts)
-    return _unless_failed(job, seen, said, facts, _lost(job, seen, facts))
+        return clean_up.after_end(job, job.status.phase, seen, now)
+    look = _look(job, seen, said, now)
+    if done := _success(look):
+        return done
+    deadline = clocks.active_deadline(job, look.life.start_time)
+    if clocks.is_due(deadline, now):
+        return _past_active_deadline(look)
+    decision = _under_way(look, seen)
+    if decision.phase.is_final:
+        return decision
+    started = decision.life.start_time if decision.life else None
+    again = [decision.look_again, clocks.active_deadline(job, started)]
+    return replace(decision, look_again=clocks.soonest(again))
 
 
-def _expected(job: DGLJob, seen: Observed) -> Observed:
-    """Leave out pods that the mode or the number of workers does not give, whoever made them."""
+def _look(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Look:
+    """Leave out pods that the mode or the number of workers does not give, and those of earlier attempts."""
     expected = {name for role in Role for name in wanted(job, role)}
-    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.name in expected))
+    pods = [pod for pod in seen.pods if pod.name in expected]
+    life = Life.of(job.status)
+    stale = tuple(pod for pod in pods if pod.attempt < life.attempt)
+    own = replace(seen, pods=tuple(pod for pod in pods if pod.attempt >= life.attempt))
+    return Look(job, own, said, now, life, milestones.reached_by(job, own, said), stale)
 
 
-def _after_report(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Decision:
-    """Decide after the run has reported that all is done: only a failure of the launcher itself counts.
+def _success(look: Look) -> Decision | None:
+    """Say that the job is done: its launcher has ended well, or is gone after it had reported so."""
+    launcher = look.seen.one(Role.LAUNCHER)
+    if launcher and launcher.succeeded:
+        done = _complete(look.facts, "the launcher's main container ended with exit code 0")
+        return replace(unblocked(done, look.job.status), is_certain=True)
+    if _has_reported(look) and (launcher is None or launcher.ended_with_zero):
+        done = _complete(look.facts, "the run reported that it had succeeded")
+        return unblocked(done, look.job.status)
+    return None
 
-    The launcher may still run, be evicted with the workers, or be gone by the time of this look.
-    """
-    launcher = seen.one(Role.LAUNCHER)
-    if launcher is None or launcher.ended_with_zero:
-        return unblocked(_complete(facts, "the run reported that it had succeeded"), job.status)
-    alone = replace(seen, pods=(launcher,))
-    return replace(_unless_failed(job, alone, said, facts, ()), roles=frozenset())
+
+def _has_reported(look: Look) -> bool:
+    return look.said.is_completed and holds(look.facts, LAUNCHER_STARTED)
 
 
-def _unless_failed(
-    job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...], lost: tuple[str, ...]
-) -> Decision:
-    if cause := first_failure(seen, lost):
-        failed = _fail(_while_partitioning(job, cause, facts), facts)
-        return replace(unblocked(failed, job.status), lost=lost)
-    return _go_on(job, seen, said, facts)
+def _past_active_deadline(look: Look) -> Decision:
+    seconds = look.job.spec.run_policy.active_deadline_seconds
+    why = f"the job has not ended within activeDeadlineSeconds ({seconds} s): {look.job.status.message or ''}"
+    failed = _fail(Failure(DEADLINE_EXCEEDED, why.removesuffix(": "), ""), look.facts)
+    return unblocked(failed, look.job.status)
+
+
+def _under_way(look: Look, seen: Observed) -> Decision:
+    """Decide on a job that has not ended."""
+    if _has_reported(look):  # it ends of itself: only a failure of the launcher counts
+        launcher = look.seen.one(Role.LAUNCHER)
+        alone = replace(look, seen=replace(look.seen, pods=(launcher,) if launcher else ()))
+        return replace(_unless_failed(alone, ()), roles=frozenset())
+    if look.job.spec.run_policy.suspend:
+        pods = tuple(pod for pod in seen.pods if pod.attempt <= look.life.attempt)
+        return hold.suspended(look.job, replace(seen, pods=pods), look.life, look.now)
+    if look.life.current is None and (waited := _between(look)):
+        return waited
+    return _unless_failed(look, _lost(look))
+
+
+def _between(look: Look) -> Decision | None:
+    """Wait for the next attempt, None when it may begin."""
+    begins = clocks.next_attempt(look.life, look.now)
+    if not look.stale and (begins is None or begins <= look.now):
+        return None
+    decision = hold.between(look.job, look.stale, look.life, look.now)
+    last = look.life.attempts[-1].completion_time if look.life.attempts else None
+    deadline = clocks.start_deadline(look.job, begins or last or look.job.status.start_time)
+    if look.stale and clocks.is_due(deadline, look.now):
+        late = _late(look, f"pod {look.stale[0].name} of an earlier attempt is still being deleted")
+        return unblocked(_fail(late, look.facts), look.job.status)
+    again = clocks.soonest([decision.look_again, deadline if look.stale else None])
+    facts = (*look.facts, *hold.resumed(look.job))
+    return unblocked(replace(decision, facts=facts, look_again=again), look.job.status)
+
+
+def _unless_failed(look: Look, lost: tuple[str, ...]) -> Decision:
+    """Decide on the pods of an attempt; those without work that cannot be used are made anew."""
+    spare = tuple(pod for pod in look.seen.pods if _is_spare(look, pod))
+    rest = replace(look.seen, pods=tuple(pod for pod in look.seen.pods if pod not in spare))
+    cause = failure.first_failure(rest, lost)
+    cause = cause or next((failure.of_pod(pod) for pod in spare if _is_ruled(look, pod)), None)
+    if cause is None:
+        return _go_on(look, spare)
+    after = hold.next_or_end(look.job, look.seen, _while_partitioning(look, cause), look.life, look.now)
+    known = {fact.type for fact in after.facts}
+    facts = (*(fact for fact in look.facts if fact.type not in known), *after.facts)
+    if after.is_held:
+        drop = tuple(pod for pod in (*look.seen.pods, *look.stale) if not pod.deleting)
+        after = replace(after, drop=drop)
+    return unblocked(replace(after, facts=facts, lost=lost), look.job.status)
+
+
+def _is_spare(look: Look, pod: Pod) -> bool:
+    return failure.is_replaceable(pod) and not _had_work(look, pod.role)
+
+
+def _is_ruled(look: Look, pod: Pod) -> bool:
+    return failure_policy.match(look.job, pod.name, look.seen) is not None
 
 
 def reject(reason: str, problems: Iterable[str]) -> Decision:
@@ -124,69 +184,10 @@ def reject(reason: str, problems: Iterable[str]) -> Decision:
     return Decision(Phase.FAILED, f"{reason}: {message}", facts)
 
 
-def reached(status: JobStatus, condition: str) -> bool:
-    """Whether the condition is true in the last status."""
-    return any(found.type == condition and found.status == "True" for found in status.conditions)
-
-
-def clean_up(job: DGLJob, phase: Phase, seen: Observed) -> Decision:
-    """Apply `cleanPodPolicy` to an ended job.
-
-    Running deletes every pod that has not stopped (sidecars count), All every pod, None none. Of a failed
-    job Running ends a launcher that has run instead of deleting it: its logs say how the failure looked
-    from the training.
-    """
-    policy = job.spec.clean_pod_policy
-    doomed = () if policy is CleanPodPolicy.NONE else seen.pods
-    if policy is CleanPodPolicy.RUNNING:
-        doomed = tuple(pod for pod in seen.pods if not pod.stopped)
-    doomed = tuple(pod for pod in doomed if not pod.deleting)
-    keeps_logs = phase is Phase.FAILED and policy is CleanPodPolicy.RUNNING
-    kept = tuple(pod for pod in doomed if keeps_logs and pod.role is Role.LAUNCHER and pod.begun)
-    return Decision(
-        phase,
-        job.status.message or "",
-        _after_end(job, seen),
-        drop=tuple(pod for pod in doomed if pod not in kept),
-        stop=tuple(pod for pod in kept if pod.active_deadline != STOPPING_DEADLINE),
-    )
-
-
-def ended(decision: Decision, job: DGLJob, left: Observed) -> Decision:
-    """Say of an ended job what is so when its clean-up is done.
-
-    Args:
-        decision: How the job ends or has ended.
-        job: The job.
-        left: Its children without the pods that the clean-up deletes.
-    """
-    facts = _after_end(job, left)
-    known = {fact.type for fact in facts}
-    return replace(decision, facts=(*(each for each in decision.facts if each.type not in known), *facts))
-
-
-def _after_end(job: DGLJob, seen: Observed) -> tuple[Fact, ...]:
-    """WorkersReady goes with the workers, so that it never contradicts their number."""
-    is_known = any(condition.type == WORKERS_READY for condition in job.status.conditions)
-    if not is_known or _ready(seen) == len(wanted(job, Role.WORKER)):
-        return ()
-    return (Fact(WORKERS_READY, False, "JobEnded", "the job has ended"),)
-
-
-def wanted(job: DGLJob, role: Role) -> tuple[str, ...]:
-    """Names of the pods that the mode gives to a role, in the order of their index."""
-    name, mode = str(job.metadata["name"]), job.spec.partition_mode
-    if role is Role.LAUNCHER:
-        return (names.launcher(name),)
-    if role is Role.PARTITIONER:
-        return (names.partitioner(name),) if mode.has_partitioner else ()
-    worker = job.spec.dgl_replica_specs.worker
-    return names.workers(name, worker.replicas) if worker and mode.has_workers else ()
-
-
-def _while_partitioning(job: DGLJob, cause: Failure, facts: tuple[Fact, ...]) -> Failure:
+def _while_partitioning(look: Look, cause: Failure) -> Failure:
     """In DistParMETIS the launcher partitions, too, and may fail at that."""
-    is_early = job.spec.partition_mode is Mode.DIST_PARMETIS and not _holds(facts, PARTITIONED)
+    is_dist = look.job.spec.partition_mode is Mode.DIST_PARMETIS
+    is_early = is_dist and not holds(look.facts, PARTITIONED)
     return (
         replace(cause, reason="PartitionFailed") if is_early and cause.reason == "TrainingFailed" else cause
     )
@@ -202,152 +203,99 @@ def _fail(cause: Failure, facts: tuple[Fact, ...]) -> Decision:
     return Decision(Phase.FAILED, f"{cause.reason}: {cause.message}", (*facts, failed))
 
 
-def _go_on(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Decision:
-    phase = _later(job.status.phase, _phase(job, seen, said, facts))
-    decision = Decision(phase, _doing(job, phase, seen), facts, _roles(job, facts))
-    if problem := next((pod.problem for pod in seen.pods if pod.problem), None):
+def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
+    """Say which pods must be, and replace those that cannot be used."""
+    phase = _later(look.job.status.phase, milestones.phase(look.job, look.seen, look.said, look.facts))
+    roles = _roles(look.job, look.facts)
+    gone = tuple(pod for pod in spare if not pod.deleting)
+    times = {pod.uid: clocks.replacement(pod, look.life) for pod in gone}
+    drop = tuple(pod for pod in gone if (times[pod.uid] or look.now) <= look.now)
+    lacks = None if holds(look.facts, LAUNCHER_STARTED) else _lacks(look, roles)
+    life = look.life.begun(look.now).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
+    deadline = clocks.start_deadline(look.job, life.current.waiting_since if life.current else None)
+    if lacks is not None and clocks.is_due(deadline, look.now):
+        late = unblocked(_fail(_late(look, lacks), look.facts), look.job.status)
+        return replace(late, life=life)
+    overdue, forced = hold.leaving((*spare, *look.stale), look.now)
+    again = clocks.soonest([deadline, forced, *(times[pod.uid] for pod in gone if pod not in drop)])
+    facts = (*look.facts, *hold.resumed(look.job))
+    message = _doing(look.job, phase, look.seen)
+    stale = tuple(pod for pod in look.stale if not pod.deleting)
+    decision = Decision(phase, message, facts, roles, (*drop, *stale), life=life, look_again=again)
+    return _with_problem(replace(decision, overdue=overdue), look)
+
+
+def _with_problem(decision: Decision, look: Look) -> Decision:
+    if problem := next((pod.problem for pod in look.seen.pods if pod.problem), None):
         return blocked(decision, problem)
-    return unblocked(decision, job.status)
+    return unblocked(decision, look.job.status)
 
 
-def blocked(decision: Decision, problem: Problem) -> Decision:
-    """Say why the job does not go on."""
-    facts = tuple(fact for fact in decision.facts if fact.type != BLOCKED)
-    hindrance = Fact(BLOCKED, True, problem.reason, problem.message)
-    return replace(decision, message=f"{problem.reason}: {problem.message}", facts=(*facts, hindrance))
+def _late(look: Look, what: str) -> Failure:
+    seconds = look.job.spec.run_policy.start_deadline_seconds
+    return Failure(START_DEADLINE_EXCEEDED, f"{what}, for startDeadlineSeconds ({seconds} s)", "")
 
 
-def unblocked(decision: Decision, status: JobStatus) -> Decision:
-    """Withdraw an earlier hindrance."""
-    return _withdrawn(decision, status, BLOCKED)
+def _lacks(look: Look, roles: frozenset[Role]) -> str | None:
+    """Say what the start of the attempt waits for, None when every container that must run has begun."""
+    waits = list(_not_begun(look, roles))
+    if problem := next((pod.problem for pod in look.seen.pods if pod.problem), None):
+        return f"{problem.reason}: {problem.message}"
+    last = found(look.job.status, BLOCKED) if reached(look.job.status, BLOCKED) else None
+    if last and (waits or last.reason != INVALID_NETWORK_POLICY):
+        return f"{last.reason}: {last.message}"
+    return waits[0] if waits else None
 
 
-def stalled(decision: Decision, reason: str, message: str) -> Decision:
-    """Say that the operator met a bug of its own or an object that it cannot read."""
-    facts = tuple(fact for fact in decision.facts if fact.type != STALLED)
-    stall = Fact(STALLED, True, reason, message)
-    return replace(decision, message=f"{reason}: {message}", facts=(*facts, stall))
+def _not_begun(look: Look, roles: frozenset[Role]) -> Iterator[str]:
+    pods = {pod.name: pod for pod in look.seen.pods}
+    for name in (name for role in Role if role in roles for name in wanted(look.job, role)):
+        pod = pods.get(name)
+        if pod is None:
+            yield f"pod {name} does not exist"
+        elif pod.deleting:
+            yield f"pod {name} is being deleted"
+        elif not pod.begun:
+            yield f"pod {name} has started no container{': ' if pod.disruption else ''}{pod.disruption}"
 
 
-def unstalled(decision: Decision, status: JobStatus) -> Decision:
-    """Withdraw `Stalled` after a look that went well."""
-    return _withdrawn(decision, status, STALLED)
-
-
-def _withdrawn(decision: Decision, status: JobStatus, condition: str) -> Decision:
-    if not reached(status, condition):
-        return decision
-    return replace(decision, facts=(*decision.facts, Fact(condition, False, "Resolved")))
-
-
-def _milestones(job: DGLJob, seen: Observed, said: Report) -> tuple[Fact, ...]:
-    facts = [Fact(ACCEPTED, True, "Valid", "; ".join(validate.warnings(job))), _reported(job, said)]
-    if job.spec.partition_mode.has_workers:
-        facts += [_partitioned(job, seen, said), _workers_ready(job, seen)]
-    return (*(fact for fact in facts if fact), _launcher_started(job, seen))
-
-
-def _reported(job: DGLJob, said: Report) -> Fact | None:
-    if said.problems:
-        return Fact(REPORTED, False, "Malformed", "; ".join(said.problems))
-    known = any(condition.type == REPORTED for condition in job.status.conditions)
-    return Fact(REPORTED, True, "Readable") if known else None
-
-
-def _partitioned(job: DGLJob, seen: Observed, said: Report) -> Fact:
-    partitioner = seen.one(Role.PARTITIONER)
-    if partitioner and partitioner.succeeded:
-        return Fact(
-            PARTITIONED, True, "PartitionerSucceeded", "the partitions were delivered to the launcher"
-        )
-    if job.spec.partition_mode is Mode.DIST_PARMETIS and _is_past_partitioning(said):
-        return Fact(PARTITIONED, True, "Reported", "every worker holds its part")
-    return _kept(job, PARTITIONED) or Fact(PARTITIONED, False, "NotYet")
-
-
-def _workers_ready(job: DGLJob, seen: Observed) -> Fact:
-    ready, all_of_them = _ready(seen), len(wanted(job, Role.WORKER))
-    if ready == all_of_them:
-        return Fact(WORKERS_READY, True, "AllReady", f"{ready} of {all_of_them} workers are Ready")
-    return Fact(WORKERS_READY, False, "NotAllReady", f"{ready} of {all_of_them} workers are Ready")
-
-
-def _launcher_started(job: DGLJob, seen: Observed) -> Fact:
-    launcher = seen.one(Role.LAUNCHER)
-    if launcher and launcher.main_started:
-        return Fact(LAUNCHER_STARTED, True, "MainContainerStarted")
-    return _kept(job, LAUNCHER_STARTED) or Fact(LAUNCHER_STARTED, False, "NotYet")
-
-
-def _kept(job: DGLJob, condition: str) -> Fact | None:
-    for found in job.status.conditions:
-        if found.type == condition and found.status == "True":
-            return Fact(condition, True, found.reason, found.message)
-    return None
-
-
-def _holds(facts: Iterable[Fact], condition: str) -> bool:
-    return any(fact.type == condition and fact.is_true for fact in facts)
-
-
-def _is_past_partitioning(said: Report) -> bool:
-    later = (report.STAGE_DISPATCHING, report.STAGE_TRAINING, report.STAGE_COLLECTING, report.STAGE_COMPLETED)
-    return said.stage in later
-
-
-def _ready(seen: Observed) -> int:
-    return sum(pod.ready and not pod.deleting for pod in seen.of_role(Role.WORKER))
-
-
-def _lost(job: DGLJob, seen: Observed, facts: tuple[Fact, ...]) -> tuple[str, ...]:
+def _lost(look: Look) -> tuple[str, ...]:
     """Pods whose work cannot be had again: gone or going after the point that the job is known to be past.
 
     What this look shows counts as much as what the status remembers: the operator may have been away when
     the point was passed and the pod lost.
     """
-    irreplaceable = [role for role in Role if _had_work(job, role, facts)]
-    expected = [name for role in irreplaceable for name in wanted(job, role)]
-    staying = {pod.name for pod in seen.pods if not is_lost(pod)}
+    irreplaceable = [role for role in Role if _had_work(look, role)]
+    expected = [name for role in irreplaceable for name in wanted(look.job, role)]
+    staying = {pod.name for pod in look.seen.pods if not failure.is_lost(pod)}
     return tuple(name for name in expected if name not in staying)
 
 
-def _had_work(job: DGLJob, role: Role, facts: tuple[Fact, ...]) -> bool:
-    status = job.status
+def _had_work(look: Look, role: Role) -> bool:
+    """Whether a pod of the role may have work on its disk, or the attempt has lost too many that had none."""
+    current, phase = look.life.current, look.job.status.phase
+    is_partitioned = holds(look.facts, PARTITIONED)
+    is_partitioner_done = is_partitioned and look.job.spec.partition_mode.has_partitioner
+    if current and current.waits >= MAX_WAITS and current.waiting_since is None:
+        return role in _roles(look.job, look.facts)
+    partitioner = look.seen.one(Role.PARTITIONER)
+    is_partitioning = phase is Phase.PARTITIONING or bool(partitioner and partitioner.main_started)
     if role is Role.LAUNCHER:
-        is_delivered = job.spec.partition_mode.has_partitioner and _holds(facts, PARTITIONED)
-        return status.phase not in (None, Phase.PENDING) or is_delivered
+        is_past = phase not in (None, Phase.SUSPENDED, Phase.PENDING, Phase.STARTING)
+        return is_past or is_partitioner_done or is_partitioning or holds(look.facts, LAUNCHER_STARTED)
     if role is Role.PARTITIONER:
-        return status.phase is Phase.PARTITIONING and not _holds(facts, PARTITIONED)
-    return _holds(facts, LAUNCHER_STARTED) or reached(status, WORKERS_READY)
+        return is_partitioning and not is_partitioned
+    return holds(look.facts, LAUNCHER_STARTED) or reached(look.job.status, WORKERS_READY)
 
 
 def _roles(job: DGLJob, facts: tuple[Fact, ...]) -> frozenset[Role]:
-    mode, partitioned = job.spec.partition_mode, _holds(facts, PARTITIONED)
+    mode, partitioned = job.spec.partition_mode, holds(facts, PARTITIONED)
     roles = {Role.LAUNCHER}
     if mode.has_partitioner and not partitioned:
         roles.add(Role.PARTITIONER)
     if mode is Mode.DIST_PARMETIS or (mode.has_partitioner and partitioned):
         roles.add(Role.WORKER)
     return frozenset(roles)
-
-
-def _phase(job: DGLJob, seen: Observed, said: Report, facts: tuple[Fact, ...]) -> Phase:
-    if _holds(facts, LAUNCHER_STARTED):
-        return _phase_of_launcher(job, said)
-    if _holds(facts, PARTITIONED):
-        return Phase.PARTITIONED
-    partitioner = seen.one(Role.PARTITIONER)
-    if partitioner and partitioner.main_started:
-        return Phase.PARTITIONING
-    return Phase.STARTING if any(pod.begun for pod in seen.pods) else Phase.PENDING
-
-
-def _phase_of_launcher(job: DGLJob, said: Report) -> Phase:
-    if job.spec.partition_mode is not Mode.DIST_PARMETIS:
-        return Phase.TRAINING
-    if said.stage in (None, report.STAGE_PARTITIONING):
-        return Phase.PARTITIONING
-    return Phase.PARTITIONED if said.stage == report.STAGE_DISPATCHING else Phase.TRAINING
 
 
 def _later(old: Phase | None, new: Phase) -> Phase:
@@ -360,6 +308,6 @@ def _doing(job: DGLJob, phase: Phase, seen: Observed) -> str:
         Phase.PENDING: "waiting for pods to be scheduled",
         Phase.STARTING: "pods are starting",
         Phase.PARTITIONING: "the graph is being partitioned",
-        Phase.PARTITIONED: f"waiting for the workers, {_ready(seen)} of {everyone} are Ready",
+        Phase.PARTITIONED: f"waiting for the workers, {milestones.ready(seen)} of {everyone} are Ready",
         Phase.TRAINING: f"training on {everyone} workers" if everyone else "training in the launcher",
     }[phase]

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 
 from dgl_operator.api.v1alpha1 import Condition, JobStatus, Phase
-from dgl_operator.domain.decide import ACCEPTED, BLOCKED, FAILED, REPORTED, STALLED, WORKERS_READY
+from dgl_operator.domain.verdict import (
+    ACCEPTED,
+    BLOCKED,
+    FAILED,
+    REPORTED,
+    STALLED,
+    SUSPENDED,
+    WORKERS_READY,
+)
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -21,16 +29,25 @@ class Event:
 def between(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
     """Return the events of one status write, in the order in which they are to be read."""
     found = [_of_condition(condition, _find(old, condition.type)) for condition in new.conditions]
-    return (*(event for event in found if event), *_of_phase(old, new))
+    return (*(event for event in found if event), *_of_attempt(old, new), *_of_phase(old, new))
 
 
 def _find(status: JobStatus, kind: str) -> Condition | None:
     return next((condition for condition in status.conditions if condition.type == kind), None)
 
 
+def _of_attempt(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
+    """Tell why another attempt follows; of a suspension the condition tells."""
+    if new.attempt <= old.attempt or new.phase is Phase.SUSPENDED or not new.attempts:
+        return ()
+    last = new.attempts[-1]
+    message = f"attempt {new.attempt} follows; attempt {last.number} ended: {last.message or ''}"
+    return (Event(WARNING, last.reason or "Restarted", message),)
+
+
 def _of_phase(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
-    if new.phase in (None, old.phase, Phase.PENDING):
-        return ()  # `Accepted` or what blocks the job says what there is to say of Pending
+    if new.phase in (None, old.phase, Phase.PENDING, Phase.SUSPENDED):
+        return ()  # `Accepted`, `Suspended` or what blocks the job says what there is to say of these
     if new.phase is Phase.FAILED:
         cause = _find(new, FAILED)
         return (Event(WARNING, cause.reason if cause else "Failed", cause.message if cause else ""),)
@@ -43,6 +60,8 @@ def _of_condition(new: Condition, old: Condition | None) -> Event | None:
     is_true = new.status == "True"
     if new.type in (BLOCKED, STALLED, REPORTED):
         return _of_hindrance(new, is_true is (new.type != REPORTED))
+    if new.type == SUSPENDED:
+        return Event(NORMAL, new.reason, new.message)
     if new.type == ACCEPTED and is_true:
         return Event(WARNING if new.message else NORMAL, ACCEPTED, new.message or "the job is valid")
     if new.type == WORKERS_READY and is_true:

@@ -10,23 +10,32 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dgl_operator.domain.observed import Ended, Observed, Pod
-from dglrun.contract import exitcodes
+from dglrun.contract import exitcodes, names
 from dglrun.contract.names import Role
 
 SPREAD = timedelta(seconds=2)
 """Finish times have whole seconds, and a failure reaches the launcher within one."""
 
-_NODES_REASONS = ("DeadlineExceeded", "OutOf", "UnexpectedAdmissionError", "NodeAffinity")
+_DEADLINE = "DeadlineExceeded"
+_WATCHERS = (names.WATCHER_PARTITIONER, names.WATCHER_WORKER)
+_NODES_REASONS = (_DEADLINE, "OutOf", "UnexpectedAdmissionError", "NodeAffinity")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the job failed: a CamelCase reason and the pod, container, exit code and last log lines."""
+    """Why the attempt failed: a CamelCase reason and the pod, container, exit code and last log lines.
+
+    Attributes:
+        is_disruption: Whether the pod did not fail by itself: it was evicted, preempted or deleted, or lost.
+        is_permanent: Whether another attempt would fail in the same way.
+    """
 
     reason: str
     message: str
     pod: str
     at: datetime | None = None
+    is_disruption: bool = False
+    is_permanent: bool = False
 
 
 def first_failure(seen: Observed, lost: Iterable[str]) -> Failure | None:
@@ -50,8 +59,33 @@ def first_failure(seen: Observed, lost: Iterable[str]) -> Failure | None:
 
 
 def is_lost(pod: Pod) -> bool:
-    """Whether the pod is going away before it has ended well."""
-    return pod.deleting and not pod.succeeded
+    """Whether the pod is going away before it has ended by itself, well or not."""
+    return pod.deleting and not pod.succeeded and not _failed_by_itself(pod)
+
+
+def is_replaceable(pod: Pod) -> bool:
+    """Whether a pod without work on its disk may be made anew: no container of it failed by itself.
+
+    It was deleted or evicted, or rejected by the kubelet before anything of it ran.
+    """
+    if pod.succeeded or _failed_by_itself(pod) or pod.invalid_image:
+        return False
+    is_rejected = pod.phase == "Failed" and not pod.begun and not pod.disruption.startswith(_DEADLINE)
+    return pod.deleting or pod.is_disrupted or is_rejected
+
+
+def of_pod(pod: Pod) -> Failure:
+    """Say why a pod cannot be used."""
+    return _failed(pod) if pod.failed else _lost(pod.name, Observed((pod,)))
+
+
+def _failed_by_itself(pod: Pod) -> bool:
+    """Whether a container ended with another code than 0 before anything began to end its pod."""
+    if pod.is_disrupted:
+        return False
+    if pod.main_end:
+        return pod.main_end.exit_code != 0 and not pod.interrupted
+    return pod.phase == "Failed" and pod.first_failure is not None and not pod.deleting
 
 
 def _is_launcher(failure: Failure, seen: Observed) -> bool:
@@ -65,6 +99,11 @@ def _says_lost(seen: Observed) -> bool:
     return end is not None and end.exit_code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
 
 
+def _says_so(end: Ended) -> bool:
+    """Whether it is the launcher's own watcher, which has seen that a pod vanished or was replaced."""
+    return end.container in _WATCHERS and end.exit_code == exitcodes.LOST
+
+
 def _time(failure: Failure) -> float:
     return failure.at.timestamp() if failure.at else 0.0
 
@@ -74,18 +113,18 @@ def _lost(name: str, seen: Observed) -> Failure:
     if pod and pod.disruption:
         return _evicted(pod, pod.main_end.at if pod.main_end else None)
     how = "is being deleted" if pod else "is gone"
-    return Failure("PodLost", f"pod {name} {how}; its local data is lost", name)
+    return Failure("PodLost", f"pod {name} {how}; its local data is lost", name, is_disruption=True)
 
 
 def _evicted(pod: Pod, at: datetime | None) -> Failure:
     """The node's own reasons are no eviction: it refused the pod, or the user's deadline passed."""
     if pod.disruption.startswith(_NODES_REASONS):
-        return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at)
-    return Failure("Evicted", f"pod {pod.name} was evicted: {pod.disruption}", pod.name, at)
+        return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at, pod.is_disrupted)
+    return Failure("Evicted", f"pod {pod.name} was evicted: {pod.disruption}", pod.name, at, pod.is_disrupted)
 
 
 def _unpullable(pod: Pod) -> Failure:
-    return Failure("InvalidImageName", f"pod {pod.name}, {pod.invalid_image}", pod.name)
+    return Failure("InvalidImageName", f"pod {pod.name}, {pod.invalid_image}", pod.name, is_permanent=True)
 
 
 def _ended_early(pod: Pod) -> Failure:
@@ -101,10 +140,11 @@ def _failed(pod: Pod) -> Failure:
     if pod.disruption:
         return _evicted(pod, at)
     if pod.ended_with_zero:  # deletion is all else that interrupts a pod
-        return Failure("PodLost", f"pod {pod.name} is being deleted; its local data is lost", pod.name, at)
+        words = "is being deleted; its local data is lost"
+        return Failure("PodLost", f"pod {pod.name} {words}", pod.name, at, is_disruption=True)
     if end is None:
         return Failure("PodFailed", f"pod {pod.name} failed; the node reported no container's end", pod.name)
-    return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at)
+    return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at, _says_so(end))
 
 
 def _reason(pod: Pod, end: Ended) -> str:

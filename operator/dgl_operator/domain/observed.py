@@ -6,6 +6,7 @@ is in the job follows from its name, which nobody can change, and never from its
 """
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,10 @@ _BLOCKING = {
 _EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
 """Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
 
+_ENDED_BY_NODE = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting")
+"""Those of them that are never the pod's own fault, as a disk that it filled itself is."""
+
+_MAX_DIGITS = 10
 _LAST_LINES = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
 
@@ -71,6 +76,13 @@ class Pod:
         active_deadline: `activeDeadlineSeconds`, None without one.
         invalid_image: The kubelet's message about an image name that can never be pulled.
         problem: What the pod waits for, if that is more than time.
+        attempt: The attempt that it belongs to, by its label; 0 without one, as an older operator made it.
+        is_disrupted: Whether Kubernetes ended the pod for reasons that are not the pod's own.
+        failures: The containers that ended with another code than 0, init containers included.
+        conditions: `<type>=<status>` of each condition.
+        node: The node that it was given to, "" before.
+        created: When it was created.
+        deleted_at: When its grace period ends or has ended, None of a pod that stays.
     """
 
     name: str
@@ -92,6 +104,13 @@ class Pod:
     invalid_image: str = ""
     problem: Problem | None = None
     config_hash: str | None = None
+    attempt: int = 0
+    is_disrupted: bool = False
+    failures: tuple[Ended, ...] = ()
+    conditions: tuple[str, ...] = ()
+    node: str = ""
+    created: datetime | None = None
+    deleted_at: datetime | None = None
 
     @property
     def ended_with_zero(self) -> bool:
@@ -151,11 +170,22 @@ class Observed:
         """Data of the report ConfigMap, empty while there is none."""
         return fields.mapping(self.objects.get(("ConfigMap", name), {}).get("data"))
 
+    def report_attempt(self, name: str) -> int:
+        """The attempt that the report ConfigMap belongs to."""
+        return attempt_of(self.objects.get(("ConfigMap", name), {}))
+
 
 def controller_uid(child: Mapping[str, Any]) -> str | None:
     """UID of the controller that owns the object, None without one."""
     owners = fields.items(fields.mapping(child.get("metadata")).get("ownerReferences"))
     return next((fields.text(owner.get("uid")) for owner in owners if owner.get("controller") is True), None)
+
+
+def attempt_of(raw: Mapping[str, Any]) -> int:
+    """Return the attempt that an object belongs to, 0 without a readable label."""
+    labels = fields.mapping(fields.mapping(raw.get("metadata")).get("labels"))
+    text = fields.text(labels.get(names.LABEL_ATTEMPT))
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
 
 
 def pod_of(raw: Mapping[str, Any], job_name: str) -> Pod | None:
@@ -193,6 +223,13 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         invalid_image=_invalid_image(everyone),
         problem=_problem(_name(raw), status, everyone),
         config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
+        attempt=attempt_of(raw),
+        is_disrupted=_is_disrupted(status),
+        failures=tuple(end for end in map(_end, everyone) if end and end.exit_code != 0),
+        conditions=_conditions(status),
+        node=fields.text(_spec(raw).get("nodeName")),
+        created=fields.time(metadata.get("creationTimestamp")),
+        deleted_at=fields.time(metadata.get("deletionTimestamp")),
     )
 
 
@@ -273,7 +310,22 @@ def _disruption(status: Mapping[str, Any]) -> str:
     target = _condition(status, "DisruptionTarget")
     if target.get("status") == "True":
         return _said(target)
-    return _said(status) if status.get("phase") == "Failed" and status.get("reason") else ""
+    is_ended = status.get("phase") == "Failed" and fields.text(status.get("reason")) != ""
+    return _said(status) if is_ended else ""
+
+
+def _is_disrupted(status: Mapping[str, Any]) -> bool:
+    """Whether Kubernetes says so; an eviction without this condition is for what the pod used itself."""
+    if _condition(status, "DisruptionTarget").get("status") == "True":
+        return True
+    return status.get("phase") == "Failed" and status.get("reason") in _ENDED_BY_NODE
+
+
+def _conditions(status: Mapping[str, Any]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for each in fields.items(status.get("conditions")):
+        first.setdefault(fields.text(each.get("type")), fields.text(each.get("status")))
+    return tuple(sys.intern(f"{kind}={value}") for kind, value in first.items() if kind)
 
 
 def _said(holder: Mapping[str, Any]) -> str:

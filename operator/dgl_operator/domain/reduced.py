@@ -27,8 +27,9 @@ _FEW = 16
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _CONDITIONS = ("Ready", "PodScheduled", "DisruptionTarget")
+"""Of others only type and status are kept, for the rules of a failure policy."""
 _LABELS = (
-    *("app", names.LABEL_JOB, names.LABEL_ROLE, names.LABEL_INDEX),
+    *("app", names.LABEL_JOB, names.LABEL_ROLE, names.LABEL_INDEX, names.LABEL_ATTEMPT),
     *(names.LABEL_REPLICA_NAME, names.LABEL_REPLICA_TYPE),
 )
 _ANNOTATIONS = (names.ANNOTATION_CONFIG_HASH, names.ANNOTATION_MAIN, names.ANNOTATION_REPLICA)
@@ -44,17 +45,13 @@ def pod(raw: Mapping[str, Any]) -> Json:
         **_scalars(raw, ("apiVersion", "kind")),
         "metadata": metadata,
         "spec": {
-            **_scalars(spec, ("activeDeadlineSeconds",)),
+            **_scalars(spec, ("activeDeadlineSeconds", "nodeName")),
             "containers": [_scalars(each, ("name",)) for each in _chosen(spec.get("containers"), main)],
         },
         "status": {
             **_scalars(status, ("phase", "reason", "message", "podIP", "startTime")),
             "podIPs": [_scalars(each, ("ip",)) for each in fields.items(status.get("podIPs"))[:_FEW]],
-            "conditions": [
-                _scalars(each, _CONDITION)
-                for each in _first_of_each(fields.items(status.get("conditions")))
-                if each.get("type") in _CONDITIONS
-            ],
+            "conditions": _conditions(fields.items(status.get("conditions"))),
             "containerStatuses": [
                 _container(each) for each in _chosen(status.get("containerStatuses"), main)
             ],
@@ -88,7 +85,15 @@ def other(raw: Mapping[str, Any]) -> Json:
 
 def _metadata(raw: Mapping[str, Any]) -> Json:
     metadata = fields.mapping(raw.get("metadata"))
-    kept = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
+    kept = (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    )
     found = _scalars(metadata, kept)
     for key, ours in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
         if values := _scalars(fields.mapping(metadata.get(key)), ours):
@@ -103,6 +108,17 @@ def _scalars(source: Mapping[str, Any], keys: Iterable[str]) -> Json:
     """Texts, numbers and truth values of these keys; a long text keeps its beginning."""
     found = {key: source[key] for key in keys if isinstance(source.get(key), str | int | float)}
     return {key: value[:MAX_TEXT] if isinstance(value, str) else value for key, value in found.items()}
+
+
+def _conditions(conditions: list[Mapping[str, Any]]) -> list[Json]:
+    """The conditions that are read whole, and so many others by type and status."""
+    each_type = _first_of_each(conditions)
+    others = [each for each in each_type if each.get("type") not in _CONDITIONS][:_FEW]
+    return [
+        _scalars(each, _CONDITION if each.get("type") in _CONDITIONS else _CONDITION[:2])
+        for each in each_type
+        if each.get("type") in _CONDITIONS or each in others
+    ]
 
 
 def _first_of_each(conditions: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

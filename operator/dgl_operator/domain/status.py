@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import (
@@ -11,8 +12,14 @@ from dgl_operator.api.v1alpha1 import (
     DGLJob,
     JobStatus,
     ReplicaStatus,
+    Restarts,
 )
-from dgl_operator.domain.decide import (
+from dgl_operator.domain.attempts import Life
+from dgl_operator.domain.observed import Observed, Pod
+from dgl_operator.domain.report import Report
+from dgl_operator.domain.verdict import (
+    COMPLETED,
+    FAILED,
     LAUNCHER_STARTED,
     PARTITIONED,
     WORKERS_READY,
@@ -21,8 +28,6 @@ from dgl_operator.domain.decide import (
     reached,
     wanted,
 )
-from dgl_operator.domain.observed import Observed, Pod
-from dgl_operator.domain.report import Report
 from dglrun.contract.names import Role
 
 NO_REPORT = Report()
@@ -49,20 +54,33 @@ def next_status(
         now: The clock's value, whole seconds.
     """
     ended = decision.phase.is_final
+    life = decision.life or replace(Life.of(old), start_time=old.start_time or now)
+    if ended and not (old.phase and old.phase.is_final):
+        life = _closed(life, decision, now)
     conditions = _merged(old.conditions, decision.facts, generation, now)
     new = JobStatus(
         phase=decision.phase,
         message=_cut(decision.message),
         conditions=conditions,
         replica_statuses=dict(replicas),
-        start_time=old.start_time or now,
+        attempt=life.attempt,
+        attempts=life.attempts,
+        restarts=life.restarts if life.restarts != Restarts() else None,
+        start_time=life.start_time,
         completion_time=(old.completion_time or now) if ended else None,
         last_reconcile_time=old.last_reconcile_time,
         observed_generation=generation,
-        progress=said.progress or old.progress,
+        progress=(said.progress or old.progress) if life.attempt == old.attempt else None,
         partition=said.partition or old.partition,
     )
     return new if new == old else new.model_copy(update={"last_reconcile_time": now})
+
+
+def _closed(life: Life, decision: Decision, now: datetime) -> Life:
+    """The attempt that was under way ended with the job."""
+    ends = (fact for fact in decision.facts if fact.type in (COMPLETED, FAILED) and fact.is_true)
+    reason, message = next(((fact.reason, fact.message) for fact in ends), (decision.phase.value, ""))
+    return life.closed(now, _reason(reason), message)
 
 
 def irrevocable(old: JobStatus, decision: Decision) -> bool:
@@ -104,9 +122,11 @@ def _without_progress(status: JobStatus) -> JobStatus:
 def _outline(status: JobStatus) -> JobStatus:
     """The status without what changes with every pod event."""
     conditions = tuple(each.model_copy(update={"message": ""}) for each in status.conditions)
+    waits = {"waiting_since": None, "waits": 0}
     return status.model_copy(
         update={
             "conditions": conditions,
+            "attempts": tuple(each.model_copy(update=waits) for each in status.attempts),
             "message": None,
             "replica_statuses": {},
             "progress": None,

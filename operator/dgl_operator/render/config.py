@@ -45,11 +45,15 @@ def config_map(job: DGLJob, addresses: Addresses) -> Json:
 
 
 def report(job: DGLJob) -> Json:
-    """Return `<job>-report` without data, so that an apply never takes what the pods wrote."""
+    """Return `<job>-report` without data, so that an apply never takes what the pods wrote.
+
+    The label says which attempt wrote them; that of a first attempt may be without it.
+    """
+    attempt = {names.LABEL_ATTEMPT: str(job.status.attempt)} if job.status.attempt else {}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": identity.metadata(job, names.report(identity.job_name(job))),
+        "metadata": identity.metadata(job, names.report(identity.job_name(job)), attempt),
     }
 
 

@@ -48,5 +48,6 @@ def pod_labels(job: DGLJob, role: Role, name: str, index: int | None) -> Json:
         names.LABEL_REPLICA_TYPE: role.value,
         names.LABEL_JOB: job_name(job),
         names.LABEL_ROLE: role.lower,
+        names.LABEL_ATTEMPT: str(job.status.attempt),
     }
     return labels if index is None else {**labels, names.LABEL_INDEX: str(index)}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from dgl_operator.domain.observed import Observed, Pod, Problem, controller_uid
+from dgl_operator.domain.observed import Observed, Pod, Problem, attempt_of, controller_uid
 from dgl_operator.domain.validate import INVALID_SPEC
 from dgl_operator.runtime.cluster import AlreadyExists, Cluster, ClusterBusy, Conflict, Place, Refused
 from dgl_operator.runtime.is_applied import is_met
@@ -96,11 +96,12 @@ class Applier:
             return None if _cannot_rehearse(error) else _refused(body, error)
         return None
 
-    def delete(self, kind: Kind, namespace: str, doomed: Iterable[tuple[str, str]]) -> None:
-        """Delete objects, given by name and UID, side by side."""
-        in_parallel(
-            lambda place: self._delete(kind, place), [Place(namespace, name, uid) for name, uid in doomed]
-        )
+    def delete(
+        self, kind: Kind, namespace: str, doomed: Iterable[tuple[str, str]], *, force: bool = False
+    ) -> None:
+        """Delete objects, given by name and UID, side by side; by force without waiting for their end."""
+        places = [Place(namespace, name, uid) for name, uid in doomed]
+        in_parallel(lambda place: self._delete(kind, place, force=force), places)
 
     def stop(self, namespace: str, pods: Iterable[Pod]) -> None:
         """End pods and keep them with their logs."""
@@ -125,8 +126,8 @@ class Applier:
         self._taken_back(found)
         return True
 
-    def _delete(self, kind: Kind, place: Place) -> None:
-        if leaving := self._cluster.delete(kind, place):
+    def _delete(self, kind: Kind, place: Place, *, force: bool) -> None:
+        if leaving := self._cluster.delete(kind, place, force=force):
             self._store.put(kind, leaving)  # else the next look would delete it again
 
     def _object(self, body: Json, actual: Mapping[str, Any] | None, uid: str) -> Problem | None:
@@ -170,7 +171,7 @@ class Applier:
             return Problem("ObjectConflict", f"{what}; delete it or rename the job")
         if kind is Kind.POD:
             self._taken_back(found)
-            return None
+            return _predecessor(body, found)
         return self._corrected(body, found)
 
     def _corrected(self, body: Json, found: Json) -> Problem | None:
@@ -252,6 +253,15 @@ def _is_wrong_for_ever(body: Json, error: Refused) -> bool:
     """Whether the user's part of it can never be: refused for what it is, not by a policy that may change."""
     is_denial = any(words in str(error) for words in _DENIALS)
     return Kind.of(body) in _WRITTEN_BY_USERS and error.status in _INVALID and not is_denial
+
+
+def _predecessor(body: Json, found: Json) -> Problem | None:
+    """Say that a pod of an earlier attempt has the name still; it is known from now on, and is taken away."""
+    if attempt_of(found) >= attempt_of(body):
+        return None
+    return Problem(
+        "PredecessorLeaving", f"Pod {body['metadata']['name']} of an earlier attempt is still there"
+    )
 
 
 def _cannot_rehearse(error: Refused) -> bool:

@@ -1,6 +1,6 @@
 """What the operator needs of an API server: few verbs on plain dictionaries, and their errors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -96,7 +96,7 @@ class Cluster(Protocol):
             WatchExpired: the version is too old.
         """
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """Read one object, None when it does not exist."""
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
@@ -124,17 +124,39 @@ class Cluster(Protocol):
             Conflict: it has changed since.
         """
 
-    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
-        """Set labels or annotations and return the object, None when it is gone or replaced."""
+    def mark(
+        self,
+        kind: Kind,
+        place: Place,
+        metadata: Mapping[str, Mapping[str, str]],
+        without: Sequence[str] = (),
+    ) -> Json | None:
+        """Set labels or annotations and return the object, None when it is gone or replaced.
+
+        Args:
+            kind: The object's kind.
+            place: Where it is.
+            metadata: The labels or annotations.
+            without: Keys of a ConfigMap's data to remove in the same write.
+        """
 
     def stop(self, place: Place) -> Json | None:
         """End a pod's containers and keep the pod with its logs; None when it is gone or replaced."""
 
-    def delete(self, kind: Kind, place: Place) -> Json | None:
+    def delete(self, kind: Kind, place: Place, *, force: bool = False) -> Json | None:
         """Delete an object; nothing happens when it is gone or replaced.
+
+        By force the object goes at once, whatever still runs on a node that nobody hears of.
 
         Returns:
             The object while it is being deleted, as a pod is until its containers have ended.
+        """
+
+    def delete_job(self, job: Mapping[str, Any]) -> None:
+        """Delete a job with all that it owns; nothing happens when it is gone.
+
+        Raises:
+            Conflict: it has changed since it was seen, or the name belongs to another job now.
         """
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:

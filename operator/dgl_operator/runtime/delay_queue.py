@@ -38,6 +38,10 @@ def _wait(failures: int) -> float:
     return min(FIRST_WAIT * 2.0 ** min(failures - 1, 20), LONGEST_WAIT)
 
 
+SOON = 10.0
+"""Seconds; a run that is due later waits for a clock, such as a deadline of its job."""
+
+
 @dataclass(slots=True)
 class _Entry:
     due: float | None = None
@@ -47,6 +51,11 @@ class _Entry:
     running_since: float | None = None
     lane: _Lane = _Lane.UNDER_WAY
     is_slow: bool = False
+
+
+def _is_at_work(entry: _Entry, now: float) -> bool:
+    is_soon = entry.due is not None and entry.due - now <= SOON
+    return is_soon or entry.is_waiting_for_turn or entry.failures > 0 or entry.running_since is not None
 
 
 class DelayQueue:
@@ -139,6 +148,10 @@ class DelayQueue:
     def waiting(self) -> int:
         """Keys that are due and wait for their turn."""
         return sum(len(keys) for lane in self._lanes.values() for keys in lane.values())
+
+    def depth(self, now: float) -> int:
+        """Keys that run, are due or are tried again; one that waits for a deadline of its job is none."""
+        return sum(_is_at_work(entry, now) for entry in self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -30,13 +30,13 @@ class FreshReader:
         self._read_pods(key)
         if "deletionTimestamp" in raw["metadata"]:
             return None
-        fresh = View.of(raw, self._store.seen(key))
+        fresh = View.of(raw, self._store.seen(key), view.now)
         return fresh if fresh.uid != view.uid else self._with_unlabelled(fresh)
 
     def with_report(self, view: View) -> View:
         """Read the last that the job reported of itself: its watch may be later than that of the pods."""
         self._read_report(view.key)
-        return View.of(view.raw, self._store.seen(view.key))
+        return View.of(view.raw, self._store.seen(view.key), view.now)
 
     def _read_report(self, key: Key) -> None:
         if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):

@@ -46,6 +46,7 @@ class Kind(Enum):
     NETWORK_POLICY = ("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
     EVENT = ("Event", "v1", "events")
     LEASE = ("Lease", "coordination.k8s.io/v1", "leases")
+    NODE = ("Node", "v1", "nodes")
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Kind":

@@ -9,7 +9,8 @@ import json
 import re
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -18,7 +19,7 @@ import urllib3
 import urllib3.exceptions
 from kubernetes import client, config
 
-from dgl_operator.domain.decide import STOPPING_DEADLINE
+from dgl_operator.domain.verdict import STOPPING_DEADLINE
 from dgl_operator.runtime import decode
 from dgl_operator.runtime.cluster import (
     AlreadyExists,
@@ -138,7 +139,7 @@ class KubeCluster:
         finally:
             response.close()
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """See `Cluster`."""
         try:
             return self._call(Request("GET", kind.path(namespace, name)))
@@ -165,23 +166,39 @@ class KubeCluster:
         path = Kind.of(body).path(known["namespace"], known["name"])
         return self._call(Request("PUT", path, {"fieldManager": FIELD_MANAGER}, body))
 
-    def mark(self, kind: Kind, place: Place, metadata: Mapping[str, Mapping[str, str]]) -> Json | None:
+    def mark(
+        self,
+        kind: Kind,
+        place: Place,
+        metadata: Mapping[str, Mapping[str, str]],
+        without: Sequence[str] = (),
+    ) -> Json | None:
         """See `Cluster`."""
-        return self._merge(kind, place, {"metadata": dict(metadata)})
+        data = {"data": dict.fromkeys(without)} if without else {}
+        return self._merge(kind, place, {"metadata": dict(metadata), **data})
 
     def stop(self, place: Place) -> Json | None:
         """See `Cluster`; a deadline may be set while a pod runs, and the kubelet then ends it as failed."""
         return self._merge(Kind.POD, place, {"spec": {"activeDeadlineSeconds": STOPPING_DEADLINE}})
 
-    def delete(self, kind: Kind, place: Place) -> Json | None:
+    def delete(self, kind: Kind, place: Place, *, force: bool = False) -> Json | None:
         """See `Cluster`."""
-        body = {"preconditions": {"uid": place.uid}}
+        body: Json = {"preconditions": {"uid": place.uid}}
+        if force:
+            body["gracePeriodSeconds"] = 0
         try:
             found = self._call(Request("DELETE", kind.path(place.namespace, place.name), None, body))
         except (NotFound, Conflict):
             return None
         is_leaving = "deletionTimestamp" in (found.get("metadata") or {})
         return found if is_leaving else None
+
+    def delete_job(self, job: Mapping[str, Any]) -> None:
+        """See `Cluster`; its dependents go first, as those of a batch/v1 Job do."""
+        known = job["metadata"]
+        body = {"propagationPolicy": "Foreground", "preconditions": _as_seen(job)}
+        with suppress(NotFound):
+            self._call(Request("DELETE", Kind.JOB.path(known["namespace"], known["name"]), None, body))
 
     def write_status(self, job: Mapping[str, Any], status: Json) -> Json:
         """See `Cluster`.

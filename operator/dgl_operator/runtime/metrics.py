@@ -11,7 +11,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from dgl_operator.api.v1alpha1 import JobStatus, Phase
+from dgl_operator.api.v1alpha1 import JobStatus, Phase, Restarts
+from dgl_operator.domain.attempts import Cause
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each counter that nobody reads
 
@@ -29,6 +30,12 @@ class Metrics:
         self.succeeded = self._counter("jobs_succeeded", "Jobs that were Completed")
         self.failed = Counter(
             "dgl_operator_jobs_failed", "Jobs that Failed, by reason", ["reason"], registry=self._registry
+        )
+        self.restarts = Counter(
+            "dgl_operator_job_restarts",
+            "Attempts beyond the first, by what they were made for",
+            ["cause"],
+            registry=self._registry,
         )
         self.errors = self._counter(
             "reconcile_errors", "Reconciles that failed and will be retried, bugs included"
@@ -75,6 +82,11 @@ class Metrics:
         """Count the transition that a status write made."""
         if old.phase is None:
             self.created.inc()
+        before, after = (status.restarts or Restarts() for status in (old, new))
+        for cause in Cause:
+            self.restarts.labels(cause.value).inc(
+                max(0, getattr(after, cause.value) - getattr(before, cause.value))
+            )
         if new.phase is old.phase:
             return
         if new.phase is Phase.COMPLETED:

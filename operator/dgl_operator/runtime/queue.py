@@ -89,9 +89,9 @@ class Queue:
 
     @property
     def depth(self) -> int:
-        """Keys that run or are due, now or later."""
+        """Keys that run, are due or are tried again; those left out that wait for a clock."""
         with self._changed:
-            return len(self._queue)
+            return self._queue.depth(time.monotonic())
 
     @property
     def is_busy(self) -> bool:

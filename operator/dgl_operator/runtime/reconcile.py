@@ -3,34 +3,35 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 
-from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob, JobStatus, Phase
-from dgl_operator.domain import decide, status, validate
-from dgl_operator.domain.decide import Decision
-from dgl_operator.domain.observed import Observed, Problem
+from dgl_operator.api.v1alpha1 import MANAGER, DGLJob, InvalidJob, JobStatus, Phase
+from dgl_operator.domain import clean_up, clocks, decide, status, validate, verdict
+from dgl_operator.domain.observed import Observed, Pod, Problem
+from dgl_operator.domain.verdict import FAILED, INVALID_NETWORK_POLICY, Decision, wanted
 from dgl_operator.render import config, desired
 from dgl_operator.render.settings import Rendering
 from dgl_operator.runtime.apply import Applier, prevented
 from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
-from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Refused
+from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Place, Refused
 from dgl_operator.runtime.configmap_sync import ConfigMapSync
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.fresh_reader import FreshReader
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
+from dgl_operator.runtime.nodes import Nodes
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.rehearsal import Rehearsal
 from dgl_operator.runtime.status_writer import StatusWriter
-from dgl_operator.runtime.store import SPEC_BYTES, SPEC_SIZE, Store
+from dgl_operator.runtime.store import MANAGED_BY, SPEC_BYTES, SPEC_SIZE, Store
 from dgl_operator.runtime.view import View, readable
-from dglrun.contract import names
+from dglrun.contract import names, report
 from dglrun.contract.names import Mode, Role
 
 log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = "InternalError"
 UNREADABLE_OBJECT = "UnreadableObject"
-INVALID_NETWORK_POLICY = "InvalidNetworkPolicy"
 
 
 class Reconciler:
@@ -57,6 +58,7 @@ class Reconciler:
         self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
+        self._nodes = Nodes(cluster)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -74,7 +76,7 @@ class Reconciler:
                 log.exception("%s/%s: refused", *key)
                 self._metrics.errors.inc()
                 problem = Problem(error.reason or "Refused", str(error))
-                self._show(key, lambda bare: decide.blocked(bare, problem))
+                self._show(key, lambda bare: verdict.blocked(bare, problem))
                 return Outcome(retry=True)
             except ClusterBusy:
                 self._metrics.errors.inc()
@@ -82,18 +84,21 @@ class Reconciler:
             except Exception as error:  # a bug: shown on its job, counted, logged whole by the queue
                 self._metrics.errors.inc()
                 what = f"{type(error).__name__}: {error}"
-                self._show(key, lambda bare: decide.stalled(bare, INTERNAL_ERROR, what))
+                self._show(key, lambda bare: verdict.stalled(bare, INTERNAL_ERROR, what))
                 raise
 
     def _look(self, key: Key) -> Outcome:
         raw = self._raw(key)
-        if raw is None or "deletionTimestamp" in raw["metadata"]:
+        if raw is None or "deletionTimestamp" in raw["metadata"] or _is_of_another(raw):
             self._writer.forget(key)
             return Outcome()
-        if rejected := self._rejected(raw):
-            return self._reject(raw, rejected)
+        rejected = self._rejected(raw)
+        return self._reject(raw, rejected) if rejected else self._decide(key, raw)
+
+    def _decide(self, key: Key, raw: Json) -> Outcome:
+        """Decide, on a fresh read where something ends, and act on it."""
         try:
-            view = View.of(raw, self._store.seen(key))
+            view = View.of(raw, self._store.seen(key), self._now())
         except InvalidJob:
             if _has_ended(raw):
                 return Outcome()  # refused for its shape, which has not become better
@@ -108,12 +113,14 @@ class Reconciler:
             view, decision = fresh, fresh.decide()
         elif decision.is_certain:
             view = self._reader.with_report(view)
-        return self._end(view, decision) if decision.phase.is_final else self._go_on(view, decision)
+        if decision.phase.is_final:
+            return self._end(view, decision)
+        return self._hold(view, decision) if decision.is_held else self._go_on(view, decision)
 
     def _raw(self, key: Key) -> Json | None:
         """The job, with its spec: one too large to be kept is read now, unless it is refused for its size."""
         raw = readable(self._store.job(key))
-        if raw is None or SPEC_SIZE not in raw or _is_too_large(raw):
+        if raw is None or SPEC_SIZE not in raw or _is_too_large(raw) or _is_of_another(raw):
             return raw
         found = self._cluster.get(Kind.JOB, *key)
         if found is None:
@@ -128,7 +135,7 @@ class Reconciler:
         if UNREADABLE in raw:
             if phase is None:
                 return decide.reject(validate.INVALID_SPEC, [raw[UNREADABLE]])
-            return decide.stalled(Decision(phase, ""), UNREADABLE_OBJECT, raw[UNREADABLE])
+            return verdict.stalled(Decision(phase, ""), UNREADABLE_OBJECT, raw[UNREADABLE])
         if phase is not None:
             return None
         if _is_too_large(raw):
@@ -141,7 +148,7 @@ class Reconciler:
             job = DGLJob.parse(raw)
             if problems := validate.problems(job):
                 return decide.reject(validate.INVALID_SPEC, problems)
-            roles = frozenset(role for role in Role if decide.wanted(job, role))
+            roles = frozenset(role for role in Role if wanted(job, role))
             desired.first_pods(job, roles, self._rendering.images)
         except InvalidJob as error:
             return decide.reject(validate.INVALID_SPEC, error.problems)
@@ -162,7 +169,7 @@ class Reconciler:
         if old.phase is not None and old.phase.is_final:
             return Outcome()
         self._writer.write(raw, old, self._bare_status(raw, old, decision))
-        return Outcome()
+        return Outcome(recheck_after=0.0) if decision.phase.is_final else Outcome()
 
     def _bare_status(self, raw: Json, old: JobStatus, decision: Decision) -> JobStatus:
         """The status of a job whose pods are not looked at."""
@@ -185,19 +192,48 @@ class Reconciler:
 
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
-        clean = decide.clean_up(view.job, decision.phase, view.seen)
+        failed = next((fact.reason for fact in decision.facts if fact.type == FAILED and fact.is_true), "")
+        clean = decision
+        if decision.phase is not view.job.status.phase:
+            clean = clean_up.clean_up(view.job, decision.phase, view.seen, failed)
         leaving = (pod for pod in view.seen.pods if pod.deleting)
         ended = replace(view, known=view.known.without((*clean.drop, *leaving)))
-        decision = decide.ended(decision, view.job, ended.seen)
-        status = ended.status(decision, self._now())
-        _, wait = self._writer.write(view.raw, view.job.status, status)
-        doomed = [(pod.name, pod.uid) for pod in clean.drop]
+        decision = clean_up.ended(decision, view.job, ended.seen)
+        after = ended.status(decision)
+        raw, wait = self._writer.write(view.raw, view.job.status, after)
         _each(
             lambda: self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=()),
-            lambda: self._applier.delete(Kind.POD, view.namespace, doomed),
+            lambda: self._delete(view, clean.drop),
             lambda: self._applier.stop(view.namespace, clean.stop),
         )
-        return Outcome(recheck_after=wait or None)
+        if decision.is_expired:
+            log.info("%s/%s: deleted after ttlSecondsAfterFinished", *view.key)
+            self._cluster.delete_job(raw)
+            return Outcome()
+        expiry = clocks.expiry(view.job, after.completion_time)
+        return Outcome(recheck_after=wait or None).or_sooner(_seconds(expiry, view.now))
+
+    def _hold(self, view: View, decision: Decision) -> Outcome:
+        """Write why the job has no pods for now, then take them away: nothing is deleted before."""
+        decision = verdict.unstalled(decision, view.job.status)
+        _, wait = self._writer.write(view.raw, view.job.status, view.status(decision))
+        _each(
+            lambda: self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=()),
+            lambda: self._delete(view, decision.drop),
+            lambda: self._force(view, decision.overdue),
+        )
+        again = _seconds(decision.look_again, view.now)
+        return Outcome(recheck_after=wait or None).or_sooner(again)
+
+    def _delete(self, view: View, pods: Iterable[Pod]) -> None:
+        self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in pods])
+
+    def _force(self, view: View, overdue: Iterable[Pod]) -> None:
+        """Delete what waits on a node that is gone for somebody to say that its containers have ended."""
+        nodes = {pod.node for pod in overdue}
+        gone = {node for node in nodes if self._nodes.is_gone(node)}
+        doomed = [(pod.name, pod.uid) for pod in overdue if pod.node in gone]
+        self._applier.delete(Kind.POD, view.namespace, doomed, force=True)
 
     def _withdraw(
         self, known: Iterable[tuple[str, str]], seen: Observed, namespace: str, keep: Iterable[Json]
@@ -213,8 +249,13 @@ class Reconciler:
     def _go_on(self, view: View, decision: Decision) -> Outcome:
         """Provide what the job needs now; what can never be undone is written down before."""
         if status.irrevocable(view.job.status, decision):
-            raw, _ = self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))
-            view = View.of(raw, self._store.seen(view.key, view.known))
+            raw, _ = self._writer.write(view.raw, view.job.status, view.status(decision))
+            view = View.of(raw, self._store.seen(view.key, view.known), view.now)
+            decision = view.decide()  # a pod may be gone since: what was decided would make it anew
+            if decision.phase.is_final or decision.is_held or decision.needs_fresh_read(view.job.status):
+                return Outcome(recheck_after=0.0)
+        self._delete(view, decision.drop)
+        self._force(view, decision.overdue)
         try:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:
@@ -224,19 +265,22 @@ class Reconciler:
         after, again = self._after(view, decision)
         # An answer to our own write may show more than it changed. The watch brings the same, which is no
         # news then, so that no event calls for the look that it needs.
-        is_behind = again.phase is not decision.phase or after.addresses() != view.addresses()
+        is_behind = (
+            again.is_held or again.phase is not decision.phase or after.addresses() != view.addresses()
+        )
         decision, wait = self._report(*self._of_one_moment(view, decision, after, again), problem)
         if problem and not decision.phase.is_final and not _is_of_an_edit(problem):
-            return Outcome(recheck, retry=True)
+            return Outcome(recheck, retry=True).or_sooner(_seconds(decision.look_again, view.now))
         is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
         outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
-        return outcome.or_sooner(recheck).or_sooner(wait or None)
+        due = _seconds(decision.look_again, view.now)
+        return outcome.or_sooner(recheck).or_sooner(wait or None).or_sooner(due)
 
     def _report(self, view: View, decision: Decision, problem: Problem | None) -> tuple[Decision, float]:
         """Write the status; returns what it says and when a minor change may be written."""
         decision = _with_problem(decision, problem, view.job.status)
-        decision = decide.unstalled(decision, view.job.status)
-        return decision, self._writer.write(view.raw, view.job.status, view.status(decision, self._now()))[1]
+        decision = verdict.unstalled(decision, view.job.status)
+        return decision, self._writer.write(view.raw, view.job.status, view.status(decision))[1]
 
     @staticmethod
     def _of_one_moment(view: View, decision: Decision, after: View, again: Decision) -> tuple[View, Decision]:
@@ -244,7 +288,9 @@ class Reconciler:
 
         Numbers and conditions of a status are of one moment.
         """
-        return (after, again) if again.phase is decision.phase else (view, decision)
+        if again.is_held or again.phase is not decision.phase:
+            return view, decision
+        return after, replace(again, life=decision.life)  # which counts the pods that have just been deleted
 
     def _after(self, view: View, decision: Decision) -> tuple[View, Decision]:
         """What is seen when our own writes are done, and what would be decided on it."""
@@ -254,6 +300,7 @@ class Reconciler:
     def _provide(self, view: View, decision: Decision) -> tuple[Problem | None, float | None]:
         """Make what is wanted exist; returns what prevents it and when to look again."""
         job = view.job
+        view = self._with_own_report(view)
         present = frozenset(pod.name for pod in view.seen.pods)
         objects = desired.objects(job, view.addresses())
         problem = self._applier.objects(objects, view.seen, view.uid) or self._guard(view)
@@ -271,6 +318,19 @@ class Reconciler:
             return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
+
+    def _with_own_report(self, view: View) -> View:
+        """Let the report begin anew with the attempt: what the last one said of its progress goes."""
+        key, name = view.key, names.report(view.key.name)
+        found = view.seen.objects.get((Kind.CONFIG_MAP.value[0], name))
+        attempt = view.job.status.attempt
+        if found is None or view.seen.report_attempt(name) == attempt:
+            return view
+        place = Place(key.namespace, name, found["metadata"]["uid"])
+        labels = {"labels": {names.LABEL_ATTEMPT: str(attempt)}}
+        if stored := self._cluster.mark(Kind.CONFIG_MAP, place, labels, without=(report.PROGRESS,)):
+            self._store.put(Kind.CONFIG_MAP, stored)
+        return View.of(view.raw, self._store.seen(key, view.known), view.now)
 
     def _guard(self, view: View) -> Problem | None:
         """Provide the job's NetworkPolicy before its pods, or delete the one that it wants no longer.
@@ -329,6 +389,15 @@ def _is_of_an_edit(problem: Problem) -> bool:
     return problem.reason == INVALID_NETWORK_POLICY
 
 
+def _is_of_another(raw: Json) -> bool:
+    """Whether another controller looks after the job, which this one then leaves alone."""
+    return raw.get(MANAGED_BY) not in (None, MANAGER)
+
+
+def _seconds(due: datetime | None, now: datetime) -> float | None:
+    return None if due is None else max(0.0, (due - now).total_seconds())
+
+
 def _is_too_large(raw: Json) -> bool:
     """Rules for the size of a spec are for new jobs."""
     return _status(raw).phase is None and raw.get(SPEC_SIZE, 0) > SPEC_BYTES
@@ -348,8 +417,8 @@ def _with_problem(decision: Decision, problem: Problem | None, last: JobStatus) 
     if problem is None:
         return decision
     if problem.reason == validate.INVALID_SPEC:
-        return decide.unblocked(decide.reject(problem.reason, [problem.message]), last)
-    return decide.blocked(decision, problem)
+        return verdict.unblocked(decide.reject(problem.reason, [problem.message]), last)
+    return verdict.blocked(decision, problem)
 
 
 def _config_digest(objects: tuple[Json, ...]) -> str | None:

@@ -21,6 +21,10 @@ BUSY_SECONDS = 10.0
 and the next one holds what this one would have said."""
 
 
+class OutdatedSchema(Exception):
+    """The CRD is older than the operator: without the number of its attempt a job would be tried for ever."""
+
+
 class StatusWriter:
     """The only writer of statuses and events."""
 
@@ -50,6 +54,9 @@ class StatusWriter:
         Returns:
             The job as it is stored now, and the seconds after which a minor change may be written: 0 when
             there is nothing more to write.
+
+        Raises:
+            OutdatedSchema: the API server has dropped what the job cannot do without.
         """
         key = Key.of_job(raw)
         if new == old:
@@ -59,6 +66,8 @@ class StatusWriter:
         stored = self._stored(raw, new)
         self._written[key] = self._clock.seconds()
         self._store.put(Kind.JOB, stored)
+        if new.attempt and (stored.get("status") or {}).get("attempt") != new.attempt:
+            raise OutdatedSchema("the CRD drops status.attempt; apply the CRD of this operator's release")
         self._tell(raw, old, new)
         return stored, 0.0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from dgl_operator.domain import observed, reduced
+from dgl_operator.domain import fields, observed, reduced
 from dgl_operator.domain.observed import Observed, Pod, controller_uid
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
@@ -26,6 +26,9 @@ KEPT_SPEC_BYTES = 16 * 1024
 """A larger spec is not kept, but read when its job is looked at."""
 SPEC_SIZE = "dgl-operator/spec-size"
 """Key at the top of a job whose spec is not kept; its value is the spec's size in bytes."""
+
+MANAGED_BY = "dgl-operator/managed-by"
+"""Key at the top of a job whose spec says which controller looks after it; its value is that name."""
 
 _REMEMBERED_DELETIONS = 10_000
 """UIDs of deleted objects that a late answer must not bring back."""
@@ -246,6 +249,9 @@ def _reduced_job(item: Json) -> Json:
         key: item[key] for key in ("apiVersion", "kind", "status", UNREADABLE) if key in item
     }
     kept["metadata"] = {key: item["metadata"][key] for key in _JOB_METADATA if key in item["metadata"]}
+    run_policy = fields.mapping(fields.mapping(item.get("spec")).get("runPolicy"))
+    if MANAGED_BY in item or "managedBy" in run_policy:
+        kept[MANAGED_BY] = item.get(MANAGED_BY) or fields.text(run_policy.get("managedBy"))
     if UNREADABLE in item or "spec" not in item:
         return kept
     size = len(to_json(item["spec"], inf_nan_mode="null"))

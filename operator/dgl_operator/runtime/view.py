@@ -5,9 +5,9 @@ from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import DGLJob, JobStatus, readable_status
 from dgl_operator.domain import decide, report, status
-from dgl_operator.domain.decide import Decision
 from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
+from dgl_operator.domain.verdict import Decision, wanted
 from dgl_operator.render.config import Addresses
 from dgl_operator.runtime.kinds import Json, Key
 from dgl_operator.runtime.store import Seen
@@ -17,22 +17,30 @@ from dglrun.contract.names import Role
 
 @dataclass(frozen=True)
 class View:
-    """A job and what is seen of it, read together."""
+    """A job and what is seen of it, read together.
+
+    Attributes:
+        said: What the current attempt reported of itself.
+        now: The clock's value when it was read.
+    """
 
     raw: Json
     job: DGLJob
     known: Seen
     said: Report
+    now: datetime
 
     @classmethod
-    def of(cls, raw: Json, known: Seen) -> "View":
-        """Parse the job and read its report.
+    def of(cls, raw: Json, known: Seen, now: datetime) -> "View":
+        """Parse the job and read its report; that of an earlier attempt says nothing of this one.
 
         Raises:
             InvalidJob: the job has another shape.
         """
-        data = known.observed.report(names.report(raw["metadata"]["name"]))
-        return cls(raw, DGLJob.parse(raw), known, report.read(data))
+        job, seen = DGLJob.parse(raw), known.observed
+        name = names.report(raw["metadata"]["name"])
+        is_of_attempt = seen.report_attempt(name) == job.status.attempt
+        return cls(raw, job, known, report.read(seen.report(name)) if is_of_attempt else Report(), now)
 
     @property
     def seen(self) -> Observed:
@@ -56,19 +64,19 @@ class View:
 
     def decide(self) -> Decision:
         """Decide on what is seen."""
-        return decide.decide(self.job, self.seen, self.said)
+        return decide.decide(self.job, self.seen, self.said, self.now)
 
-    def status(self, decision: Decision, now: datetime) -> JobStatus:
+    def status(self, decision: Decision) -> JobStatus:
         """The status that follows from a decision on what is seen."""
         generation = int(self.raw["metadata"].get("generation", 1))
         replicas = status.count(self.job, self.seen)
-        return status.next_status(self.job.status, generation, decision, replicas, self.said, now)
+        return status.next_status(self.job.status, generation, decision, replicas, self.said, self.now)
 
     def addresses(self) -> Addresses:
         """Addresses of the pods that stay."""
         found = {pod.name: pod.ip for pod in self.seen.pods if not pod.deleting}
-        one = {role: next(iter(decide.wanted(self.job, role)), "") for role in Role}
-        workers = tuple(found.get(name) for name in decide.wanted(self.job, Role.WORKER))
+        one = {role: next(iter(wanted(self.job, role)), "") for role in Role}
+        workers = tuple(found.get(name) for name in wanted(self.job, Role.WORKER))
         return Addresses(found.get(one[Role.LAUNCHER]), found.get(one[Role.PARTITIONER]), workers)
 
 

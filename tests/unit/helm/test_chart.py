@@ -212,8 +212,16 @@ def test_the_whole_cluster_is_served_by_a_cluster_role() -> None:
     """The default: the operator's rules in a ClusterRole, no namespace named."""
     objects = rendered()
 
-    assert objects["ClusterRole", "/dgl-operator"]["rules"] == [rule.manifest() for rule in rbac.RULES]
+    every = [rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER)]
+    assert objects["ClusterRole", "/dgl-operator"]["rules"] == every
     assert not [arg for arg in operator(objects)["containers"][0]["args"] if arg.startswith("--namespace")]
+
+
+def test_the_right_to_read_nodes_can_be_left_out() -> None:
+    """The operator works without it, but for pods that are stuck on a node that is gone."""
+    rules = rendered("rbac.nodes=false")["ClusterRole", "/dgl-operator"]["rules"]
+
+    assert rules == [rule.manifest() for rule in rbac.RULES]
 
 
 @pytest.mark.parametrize(("value", "namespaces"), [("[]", ["ops"]), ('["a", "b"]', ["a", "b"])])

@@ -168,4 +168,4 @@ def test_the_rights_of_the_chart_are_the_rights_of_the_list() -> None:
     """The template carries each rule once."""
     body = template("_rules.tpl")
 
-    assert body == [rule.manifest() for rule in rbac.RULES]
+    assert body == [rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER)]

@@ -37,9 +37,9 @@ def test_defaults_are_those_of_the_proposal() -> None:
 
 def test_newer_fields_do_not_hinder_an_older_operator() -> None:
     """Fields that this version does not know are passed over, at each level."""
-    raw = a_job(suspend=True)
+    raw = a_job(elastic=True)
     raw["spec"]["dglReplicaSpecs"]["Worker"]["minReplicas"] = 1
-    raw["status"] = {"phase": "Training", "restarts": 2}
+    raw["status"] = {"phase": "Training", "moves": 2}
 
     job = DGLJob.parse(raw)
 
@@ -123,6 +123,8 @@ def test_status_is_written_as_the_api_server_stores_it() -> None:
                 "lastTransitionTime": "2026-11-21T12:00:00Z",
             }
         ],
+        "attempt": 0,
+        "attempts": [],
         "replicaStatuses": {
             "Worker": {
                 "pending": 0,

@@ -3,11 +3,12 @@
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
-from dgl_operator.domain import decide, report
-from dgl_operator.domain.decide import Decision
+from dgl_operator.domain import decide, report, verdict
 from dgl_operator.domain.report import Report
+from dgl_operator.domain.verdict import Decision
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import (
+    NOON,
     Json,
     a_job,
     a_pod,
@@ -24,7 +25,7 @@ LAUNCHER, PARTITIONER, WORKER = Role.LAUNCHER, Role.PARTITIONER, Role.WORKER
 
 def decided(job: DGLJob, *children: Json, stage: str | None = None) -> Decision:
     said = report.read({"progress.json": f'{{"stage": "{stage}"}}'} if stage else {})
-    return decide.decide(job, observed(job, *children), said)
+    return decide.decide(job, observed(job, *children), said, NOON)
 
 
 def waiting_launcher(job: DGLJob, **given: object) -> Json:
@@ -38,8 +39,14 @@ def truths(decision: Decision) -> set[str]:
 
 
 def cause(decision: Decision) -> tuple[str, str]:
-    failed = next(fact for fact in decision.facts if fact.type == decide.FAILED)
-    return failed.reason, failed.message
+    """Why the job has failed, or why the attempt has ended after which another one follows."""
+    failed = next((fact for fact in decision.facts if fact.type == verdict.FAILED), None)
+    if failed:
+        return failed.reason, failed.message
+    assert decision.life is not None
+    ended = decision.life.attempts[-1]
+    assert ended.number == decision.life.attempt - 1
+    return ended.reason or "", ended.message or ""
 
 
 @pytest.mark.parametrize(
@@ -83,12 +90,12 @@ def test_workers_are_wanted_once_the_partitioner_has_succeeded() -> None:
     decision = decided(job, waiting_launcher(job), a_pod(job, PARTITIONER, "Succeeded"))
 
     assert (decision.phase, set(decision.roles)) == (Phase.PARTITIONED, {LAUNCHER, WORKER})
-    assert decide.PARTITIONED in truths(decision)
+    assert verdict.PARTITIONED in truths(decision)
 
 
 def test_a_partitioner_deleted_after_its_delivery_is_not_missed() -> None:
     """The milestone is kept in the status."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED))
 
     decision = decided(job, waiting_launcher(job))
 
@@ -97,12 +104,12 @@ def test_a_partitioner_deleted_after_its_delivery_is_not_missed() -> None:
 
 def test_a_job_is_training_once_the_launchers_main_container_runs() -> None:
     """The launcher's init containers have let it go."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED))
 
     decision = decided(job, a_pod(job, LAUNCHER), *workers_of(job, ready=True))
 
     assert decision.phase is Phase.TRAINING
-    assert {decide.LAUNCHER_STARTED, decide.WORKERS_READY} <= truths(decision)
+    assert {verdict.LAUNCHER_STARTED, verdict.WORKERS_READY} <= truths(decision)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +131,7 @@ def test_dist_parmetis_takes_its_phase_from_the_launchers_report(
     decision = decided(job, a_pod(job, LAUNCHER), *workers_of(job, ready=True), stage=stage)
 
     assert decision.phase is phase
-    assert (decide.PARTITIONED in truths(decision)) is partitioned
+    assert (verdict.PARTITIONED in truths(decision)) is partitioned
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -139,7 +146,7 @@ def test_one_look_after_the_launcher_succeeded_the_job_is_completed(mode: Mode) 
 
 def test_a_launcher_that_fails_with_no_worker_running_fails_the_job() -> None:
     """No earlier milestone hides a final outcome."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED))
 
     decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=7, message="no workers")]))
 
@@ -152,7 +159,7 @@ def test_a_launcher_that_fails_with_no_worker_running_fails_the_job() -> None:
 
 def test_a_phase_never_moves_back() -> None:
     """A launcher that the kubelet reports as waiting again does not undo the training."""
-    job = a_job(status=a_status("Training", decide.PARTITIONED, decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.PARTITIONED, verdict.LAUNCHER_STARTED))
 
     decision = decided(job, waiting_launcher(job), *workers_of(job, ready=True))
 
@@ -183,7 +190,7 @@ def test_a_failed_partitioner_is_the_cause_and_not_the_launcher_that_noticed() -
 
 def test_a_launcher_that_fails_long_before_a_worker_is_the_cause() -> None:
     """Workers that are ended after it are its consequence."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended(code=1, at="2026-11-21T11:00:00Z")])
     worker = a_pod(job, WORKER, "Failed", containers=[ended(code=143, at="2026-11-21T11:00:30Z")])
 
@@ -192,10 +199,10 @@ def test_a_launcher_that_fails_long_before_a_worker_is_the_cause() -> None:
     )
 
 
-@pytest.mark.parametrize("reached", [decide.LAUNCHER_STARTED, decide.WORKERS_READY])
-def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> None:
+@pytest.mark.parametrize("reached", [verdict.LAUNCHER_STARTED, verdict.WORKERS_READY])
+def test_a_worker_that_is_gone_after_it_had_work_ends_the_attempt(reached: str) -> None:
     """It is never made anew with an empty disk."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED, reached))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED, reached))
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER, index=0))
 
@@ -204,7 +211,7 @@ def test_a_worker_that_is_gone_after_it_had_work_fails_the_job(reached: str) -> 
 
 def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
     """An evicted image pull costs nothing."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED))
 
     decision = decided(job, waiting_launcher(job), a_pod(job, WORKER, "Pending", index=0))
 
@@ -212,14 +219,14 @@ def test_a_worker_that_is_gone_before_it_had_work_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Starting", "Partitioning", "Partitioned", "Training"])
-def test_a_launcher_that_is_gone_fails_the_job(phase: str) -> None:
+def test_a_launcher_that_is_gone_ends_the_attempt(phase: str) -> None:
     """Its dataset volume went with it."""
     job = a_job(status=a_status(phase))
 
     assert cause(decided(job, a_pod(job, PARTITIONER)))[0] == "PodLost"
 
 
-def test_a_partitioner_that_is_gone_while_it_worked_fails_the_job() -> None:
+def test_a_partitioner_that_is_gone_while_it_worked_ends_the_attempt() -> None:
     """Hours of partitioning are not silently begun again."""
     job = a_job(status=a_status("Partitioning"))
 
@@ -231,7 +238,7 @@ def test_a_partitioner_that_is_gone_while_it_worked_fails_the_job() -> None:
 
 def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
     """Its grace period would only delay the news."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     leaving = a_pod(job, WORKER, index=1, deleting=True)
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), leaving)
@@ -239,9 +246,9 @@ def test_a_worker_that_is_being_deleted_is_lost_at_once() -> None:
     assert cause(decision)[1] == "pod sage-worker-1 is being deleted; its local data is lost"
 
 
-def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
+def test_an_eviction_for_what_a_worker_used_itself_fails_the_job_with_the_nodes_words() -> None:
     """The kubelet says which resource was short."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     evicted = a_pod(job, WORKER, "Failed", index=1, containers=[], reason="Evicted", message="low on memory")
 
     decision = decided(job, a_pod(job, LAUNCHER), a_pod(job, WORKER), evicted)
@@ -251,7 +258,7 @@ def test_an_evicted_worker_fails_the_job_with_the_nodes_words() -> None:
 
 def test_a_lost_worker_is_the_cause_when_the_launcher_says_that_it_lost_one() -> None:
     """After a while without an operator both are seen at once."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     launcher = a_pod(job, LAUNCHER, "Failed", containers=[ended(code=75, message="worker 1 vanished")])
 
     assert cause(decided(job, launcher, a_pod(job, WORKER)))[0] == "PodLost"
@@ -259,7 +266,7 @@ def test_a_lost_worker_is_the_cause_when_the_launcher_says_that_it_lost_one() ->
 
 def test_a_container_that_ran_out_of_memory_is_named_so() -> None:
     """137 alone would not say it."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     dead = a_pod(job, WORKER, "Failed", containers=[ended(code=137, reason="OOMKilled")])
 
     decision = decided(job, a_pod(job, LAUNCHER), dead, a_pod(job, WORKER, index=1))
@@ -272,7 +279,7 @@ def test_a_container_that_ran_out_of_memory_is_named_so() -> None:
 
 def test_a_worker_that_ends_before_the_job_fails_it() -> None:
     """Dglrun could start nothing in it."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     decision = decided(
         job, a_pod(job, LAUNCHER), a_pod(job, WORKER, "Succeeded"), a_pod(job, WORKER, index=1)
@@ -284,7 +291,7 @@ def test_a_worker_that_ends_before_the_job_fails_it() -> None:
 
 def test_a_pod_that_its_node_ended_for_a_deadline_was_not_evicted() -> None:
     """The user's own activeDeadlineSeconds, or a node that was full."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
     late = a_pod(
         job, LAUNCHER, "Failed", containers=[], reason="DeadlineExceeded", message="active for too long"
     )
@@ -333,26 +340,26 @@ def test_an_image_that_cannot_be_pulled_is_shown_and_waited_for() -> None:
 
     assert decision.phase is Phase.PENDING
     assert decision.message == "ImagePullBackOff: pod sage-launcher, container main: no such tag"
-    assert decide.BLOCKED in truths(decision)
+    assert verdict.BLOCKED in truths(decision)
 
 
 def test_a_hindrance_that_has_passed_is_withdrawn() -> None:
     """The condition stays as a record, with status False."""
-    job = a_job(status=a_status("Starting", decide.BLOCKED))
+    job = a_job(status=a_status("Starting", verdict.BLOCKED))
 
     decision = decided(job, waiting_launcher(job))
 
-    assert (decide.BLOCKED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
+    assert (verdict.BLOCKED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
 
 
 def test_a_worker_lost_while_the_operator_was_away_is_not_made_anew() -> None:
     """The status is older than the start of the launcher, which this look shows."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED))
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED))
     launcher = a_pod(job, LAUNCHER, "Running", ip="10.0.0.1")
 
     decision = decided(job, launcher, a_pod(job, PARTITIONER, "Succeeded"), workers_of(job, ready=True)[0])
 
-    assert decision.phase is Phase.FAILED
+    assert decision.is_held
     assert "sage-worker-1" in decision.message
 
 
@@ -362,7 +369,7 @@ def test_a_launcher_lost_after_the_delivery_is_not_made_anew_with_an_empty_disk(
 
     decision = decided(job, a_pod(job, PARTITIONER, "Succeeded"))
 
-    assert decision.phase is Phase.FAILED
+    assert decision.is_held
     assert "sage-launcher" in decision.message
 
 
@@ -395,10 +402,10 @@ def test_a_malformed_report_changes_no_phase() -> None:
     job = a_job(status=a_status("Starting"))
     said = report.read({"progress.json": "{"})
 
-    decision = decide.decide(job, observed(job, waiting_launcher(job)), said)
+    decision = decide.decide(job, observed(job, waiting_launcher(job)), said, NOON)
 
     assert decision.phase is Phase.STARTING
-    assert (decide.REPORTED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
+    assert (verdict.REPORTED, False) in {(fact.type, fact.is_true) for fact in decision.facts}
     assert isinstance(said, Report)
 
 
@@ -406,12 +413,12 @@ def test_a_stalled_job_says_why_until_a_look_goes_well() -> None:
     """The condition that kstatus reads."""
     bare = Decision(Phase.PENDING, "pods are starting")
 
-    stalled = decide.stalled(bare, "InternalError", "KeyError: 'x'")
+    stalled = verdict.stalled(bare, "InternalError", "KeyError: 'x'")
 
     assert stalled.message == "InternalError: KeyError: 'x'"
-    assert decide.STALLED in truths(stalled)
-    assert decide.unstalled(bare, a_job().status) == bare
-    again = decide.unstalled(bare, a_job(status=a_status("Pending", decide.STALLED)).status)
+    assert verdict.STALLED in truths(stalled)
+    assert verdict.unstalled(bare, a_job().status) == bare
+    again = verdict.unstalled(bare, a_job(status=a_status("Pending", verdict.STALLED)).status)
     assert [(fact.type, fact.is_true, fact.reason) for fact in again.facts] == [
-        (decide.STALLED, False, "Resolved")
+        (verdict.STALLED, False, "Resolved")
     ]

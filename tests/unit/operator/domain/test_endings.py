@@ -3,7 +3,7 @@
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
-from dgl_operator.domain import decide
+from dgl_operator.domain import verdict
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import Json, a_job, a_pod, a_status, ended, running, waiting, workers_of
 from tests.unit.operator.domain.test_decide import cause, decided, truths, waiting_launcher
@@ -55,7 +55,7 @@ def test_a_launcher_that_ends_with_0_because_it_is_ended_is_no_success(
 
     decision = decided(job, an_ended_launcher(job, how), *workers_of(job))
 
-    assert decision.phase is Phase.FAILED
+    assert verdict.COMPLETED not in truths(decision)
     assert cause(decision)[0] == reason
     assert "sage-launcher" in cause(decision)[1]
 
@@ -71,7 +71,7 @@ def test_a_launcher_that_ends_with_0_because_it_is_ended_is_no_success(
 )
 def test_a_launcher_that_had_ended_with_0_before_it_was_ended_is_a_success(how: Json) -> None:
     """Its sidecar may have been evicted an hour later."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     assert decided(job, an_ended_launcher(job, how)).phase is Phase.COMPLETED
 
@@ -79,32 +79,34 @@ def test_a_launcher_that_had_ended_with_0_before_it_was_ended_is_a_success(how: 
 @pytest.mark.parametrize("how", [how for how, _ in AT_THE_END.values()], ids=AT_THE_END)
 def test_an_end_with_0_after_the_report_of_success_is_a_success(how: Json) -> None:
     """The run had said so before the pod was ended."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     assert decided(job, an_ended_launcher(job, how), stage="Completed").phase is Phase.COMPLETED
 
 
 def test_a_launcher_that_is_gone_after_the_report_of_success_completes_the_job() -> None:
     """It was deleted while the operator was away, with its workers."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     decision = decided(job, stage="Completed")
 
     assert decision.phase is Phase.COMPLETED
-    assert decide.COMPLETED in truths(decision)
+    assert verdict.COMPLETED in truths(decision)
 
 
-@pytest.mark.parametrize(("stage", "reached"), [("Completed", []), ("Collecting", [decide.LAUNCHER_STARTED])])
+@pytest.mark.parametrize(
+    ("stage", "reached"), [("Completed", []), ("Collecting", [verdict.LAUNCHER_STARTED])]
+)
 def test_a_launcher_that_is_gone_without_proof_of_success_is_lost(stage: str, reached: list[str]) -> None:
     """A report before the launcher has started is not the launcher's."""
-    job = a_job(status=a_status("Starting", *reached))
+    job = a_job(status=a_status("Partitioning", *reached))
 
     assert cause(decided(job, stage=stage))[0] == "PodLost"
 
 
 def test_nothing_is_made_and_no_worker_is_missed_after_the_report_of_success() -> None:
     """The launcher is about to end; a node that is drained takes all pods at once."""
-    job = a_job(status=a_status("Training", decide.PARTITIONED, decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.PARTITIONED, verdict.LAUNCHER_STARTED))
 
     decision = decided(
         job, a_pod(job, LAUNCHER, deleting=True), a_pod(job, WORKER, "Failed"), stage="Completed"
@@ -115,7 +117,7 @@ def test_nothing_is_made_and_no_worker_is_missed_after_the_report_of_success() -
 
 def test_a_launcher_that_fails_after_the_report_of_success_fails_the_job() -> None:
     """What the user's command does after dglrun counts, too."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=3)]), stage="Completed")
 
@@ -129,7 +131,7 @@ def test_a_partitioner_that_ends_with_0_because_it_is_evicted_has_delivered_noth
 
     decision = decided(job, waiting_launcher(job), partitioner)
 
-    assert decide.PARTITIONED not in truths(decision)
+    assert verdict.PARTITIONED not in truths(decision)
     assert cause(decision)[0] == "Evicted"
 
 
@@ -200,7 +202,7 @@ def test_a_launcher_with_a_native_sidecar_that_runs_is_deleted() -> None:
 
 
 def a_failed_job() -> DGLJob:
-    return a_job(status=a_status("Failed", decide.FAILED))
+    return a_job(status=a_status("Failed", verdict.FAILED))
 
 
 def test_the_launcher_of_a_failed_job_is_ended_and_its_logs_stay() -> None:
@@ -259,25 +261,25 @@ def test_a_launcher_that_was_ended_after_the_failure_changes_nothing() -> None:
 @pytest.mark.parametrize("phase", ["Completed", "Failed"])
 def test_workers_are_no_longer_ready_when_the_job_has_ended_and_they_go(phase: str) -> None:
     """A status that says both True and 0/2 contradicts itself."""
-    job = a_job(status=a_status(phase, decide.WORKERS_READY))
+    job = a_job(status=a_status(phase, verdict.WORKERS_READY))
 
     staying = decided(job, *workers_of(job, ready=True))
     going = decided(job, *workers_of(job, ready=True, deleting=True))
 
     assert staying.facts == ()
     assert [(fact.type, fact.is_true, fact.reason) for fact in going.facts] == [
-        (decide.WORKERS_READY, False, "JobEnded")
+        (verdict.WORKERS_READY, False, "JobEnded")
     ]
 
 
 def test_a_job_that_ended_before_it_had_workers_gets_no_condition_about_them() -> None:
     """Rejected at once, say."""
-    assert decided(a_job(status=a_status("Failed", decide.FAILED))).facts == ()
+    assert decided(a_job(status=a_status("Failed", verdict.FAILED))).facts == ()
 
 
 def test_a_training_that_hangs_has_a_reason_of_its_own() -> None:
     """A retry may help, which it seldom does after another failure."""
-    job = a_job(status=a_status("Training", decide.LAUNCHER_STARTED))
+    job = a_job(status=a_status("Training", verdict.LAUNCHER_STARTED))
 
     decision = decided(job, a_pod(job, LAUNCHER, "Failed", containers=[ended(code=79)]), *workers_of(job))
 

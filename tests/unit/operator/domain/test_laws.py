@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase, Progress
-from dgl_operator.domain import decide, status
+from dgl_operator.domain import decide, status, verdict
 from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
 from dgl_operator.render import desired
@@ -53,8 +53,8 @@ def jobs(draw: st.DrawFn) -> DGLJob:
 
 
 def rendered(job: DGLJob) -> list[dict[str, Any]]:
-    roles = frozenset(role for role in Role if decide.wanted(job, role))
-    workers = len(decide.wanted(job, Role.WORKER))
+    roles = frozenset(role for role in Role if verdict.wanted(job, role))
+    workers = len(verdict.wanted(job, Role.WORKER))
     objects = desired.objects(job, Addresses("10.0.0.1", None, ("10.0.0.2",) * workers))
     pods = tuple(desired.pods(job, roles, IMAGES))
     policies = desired.policies(job, Rendering(IMAGES))
@@ -95,14 +95,14 @@ def test_what_decide_wants_is_what_is_rendered(job: DGLJob) -> None:
     """Domain and rendering are blind to each other and agree on the pods' names."""
     pods = {body["metadata"]["name"] for body in rendered(job) if body["kind"] == "Pod"}
 
-    assert pods == {name for role in Role for name in decide.wanted(job, role)}
+    assert pods == {name for role in Role for name in verdict.wanted(job, role)}
 
 
 @settings(max_examples=40, deadline=None)
 @given(jobs(), st.data())
 def test_no_right_names_a_pod_that_is_not_the_jobs_own(job: DGLJob, data: st.DataObject) -> None:
     """Whichever pods are there; with all of them there is everything that has to be deleted at the end."""
-    roles = frozenset(role for role in Role if decide.wanted(job, role))
+    roles = frozenset(role for role in Role if verdict.wanted(job, role))
     everyone = sorted(names_of(desired.pods(job, roles, IMAGES)))
     own = data.draw(st.sets(st.sampled_from(everyone)) | st.just(set(everyone)))
 
@@ -136,7 +136,7 @@ def sights(draw: st.DrawFn, job: DGLJob) -> Observed:
     """Any pods of the job in any state."""
     pods = []
     for role in Role:
-        for index, _ in enumerate(decide.wanted(job, role)):
+        for index, _ in enumerate(verdict.wanted(job, role)):
             if draw(st.booleans()):
                 pods.append(a_pod(job, role, index=index, ip=f"10.0.0.{index}", **draw(pod_states)))
     return observed(job, *pods)
@@ -155,12 +155,13 @@ def test_phases_never_move_back_and_final_ones_never_move(data: st.DataObject) -
         job = a_job(mode=mode, status=raw)
         seen = data.draw(sights(job))
         said = Report(Progress(stage="Completed") if data.draw(st.booleans()) else None)
-        decision = decide.decide(job, seen, said)
+        decision = decide.decide(job, seen, said, NOON)
         new = status.next_status(job.status, 1, decision, status.count(job, seen), Report(), NOON)
 
         assert new.phase is not None
-        assert new.phase is Phase.FAILED or order.index(new.phase) >= order.index(before)
-        assert not (decision.drop or decision.stop) or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
+        is_next = new.attempt > job.status.attempt
+        assert is_next or new.phase is Phase.FAILED or order.index(new.phase) >= order.index(before)
+        assert not decision.stop or job.status.phase in (Phase.COMPLETED, Phase.FAILED)
         finals |= {new.phase} if new.phase.is_final else set()
         assert len(finals) <= 1
         assert job.status.phase is None or not job.status.phase.is_final or new.phase is job.status.phase
@@ -169,13 +170,14 @@ def test_phases_never_move_back_and_final_ones_never_move(data: st.DataObject) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_milestones_once_reached_are_kept(data: st.DataObject) -> None:
-    """Whatever becomes of the pods."""
-    job = a_job(status=a_status("Partitioned", decide.PARTITIONED, decide.LAUNCHER_STARTED))
+def test_milestones_once_reached_are_kept_while_the_attempt_lasts(data: st.DataObject) -> None:
+    """Whatever becomes of the pods; the next attempt has reached nothing."""
+    job = a_job(status=a_status("Partitioned", verdict.PARTITIONED, verdict.LAUNCHER_STARTED))
     seen = data.draw(sights(job))
 
-    decision = decide.decide(job, seen, Report())
+    decision = decide.decide(job, seen, Report(), NOON)
     new = status.next_status(job.status, 1, decision, {}, Report(), NOON)
 
-    assert decide.reached(new, decide.PARTITIONED)
-    assert decide.reached(new, decide.LAUNCHER_STARTED)
+    is_same = new.attempt == job.status.attempt
+    assert verdict.reached(new, verdict.PARTITIONED) is is_same
+    assert verdict.reached(new, verdict.LAUNCHER_STARTED) is is_same

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgl_operator.api.v1alpha1 import JobStatus, Phase, ReplicaStatus
-from dgl_operator.domain import decide, events, report, status
-from dgl_operator.domain.decide import Decision, Fact
+from dgl_operator.domain import decide, events, report, status, verdict
 from dgl_operator.domain.events import Event
+from dgl_operator.domain.verdict import Decision, Fact
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import NOON, a_job, a_pod, ended, observed, running, waiting, workers_of
 
@@ -135,7 +135,7 @@ def test_a_failure_makes_a_warning_with_its_reason_and_cause() -> None:
     """`kubectl describe` names pod, container and exit code."""
     job = a_job()
     dead = a_pod(job, Role.PARTITIONER, "Failed", containers=[ended(code=3, message="no data")])
-    decision = decide.decide(job, observed(job, dead), status.NO_REPORT)
+    decision = decide.decide(job, observed(job, dead), status.NO_REPORT, NOON)
 
     new = following(JobStatus(phase=Phase.PARTITIONING), decision)
 
@@ -166,7 +166,7 @@ def test_ready_workers_are_told_of() -> None:
     job = a_job()
     seen = observed(job, a_pod(job, Role.PARTITIONER, "Succeeded"), *workers_of(job, ready=True))
 
-    new = following(JobStatus(phase=Phase.PARTITIONED), decide.decide(job, seen, status.NO_REPORT))
+    new = following(JobStatus(phase=Phase.PARTITIONED), decide.decide(job, seen, status.NO_REPORT, NOON))
 
     assert Event("Normal", "WorkersReady", "2 of 2 workers are Ready") in events.between(
         JobStatus(phase=Phase.PARTITIONED), new
@@ -199,7 +199,10 @@ def test_a_milestone_makes_a_status_irrevocable_once() -> None:
     """It has to be written before anything more is made."""
     job = a_job()
     delivered = decide.decide(
-        job, observed(job, a_pod(job, Role.LAUNCHER), a_pod(job, Role.PARTITIONER, "Succeeded")), NO_REPORT
+        job,
+        observed(job, a_pod(job, Role.LAUNCHER), a_pod(job, Role.PARTITIONER, "Succeeded")),
+        NO_REPORT,
+        NOON,
     )
     old = following(JobStatus(), GOING_ON)
 
@@ -244,8 +247,8 @@ def test_a_new_phase_condition_or_reason_is_not_minor(decision: Decision) -> Non
 def test_a_stall_makes_a_warning_and_its_end_a_note() -> None:
     """Both are seen by `kubectl describe`."""
     bare = Decision(Phase.PENDING, "")
-    first = following(JobStatus(phase=Phase.PENDING), decide.stalled(bare, "InternalError", "KeyError"))
-    second = following(first, decide.unstalled(bare, first))
+    first = following(JobStatus(phase=Phase.PENDING), verdict.stalled(bare, "InternalError", "KeyError"))
+    second = following(first, verdict.unstalled(bare, first))
 
     assert events.between(JobStatus(phase=Phase.PENDING), first) == (
         Event("Warning", "InternalError", "KeyError"),

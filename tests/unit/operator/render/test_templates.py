@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgl_operator.api.v1alpha1 import DGLJob, InvalidJob
-from dgl_operator.domain import decide, validate
+from dgl_operator.domain import validate
+from dgl_operator.domain.verdict import wanted
 from dgl_operator.render import desired
 from dgl_operator.render.config import Addresses
 from dglrun.contract.names import Mode, Role
@@ -85,7 +86,7 @@ def rendered_or_refused(raw: Json) -> tuple[str, ...]:
         return error.problems
     if found := validate.problems(job):
         return found
-    needed = frozenset(each for each in Role if decide.wanted(job, each))
+    needed = frozenset(each for each in Role if wanted(job, each))
     desired.objects(job, Addresses(None, None, (None, None)))
     pods = desired.pods(job, needed, IMAGES)
     desired.rights(job, frozenset(pod["metadata"]["name"] for pod in pods))

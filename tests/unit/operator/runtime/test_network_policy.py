@@ -8,7 +8,7 @@ import pytest
 from dgl_operator.runtime.cluster import Refused
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract.names import Mode
-from tests.support.jobs import a_raw_job
+from tests.support.jobs import a_pod_status, a_raw_job
 from tests.support.memory_cluster import over_quota
 from tests.unit.operator.runtime.test_reconcile import KEY, Operator, partitioned, training
 
@@ -207,7 +207,7 @@ def test_the_policy_outlives_the_end_of_the_job() -> None:
     """Pods may be kept, and a sidecar in them may run on."""
     operator = Operator(a_raw_job(cleanPodPolicy="None"))
     training(operator)
-    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    operator.pod("sage-worker-1", a_pod_status("Failed", ip="10.0.0.11"))
 
     operator.settle()
 

@@ -297,7 +297,7 @@ def test_the_launchers_logs_outlive_a_failure() -> None:
     """The launcher was deleted with its logs, to which the documentation sends the user."""
     operator = Operator()
     training(operator)
-    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    operator.pod("sage-worker-1", a_pod_status("Failed", ip="10.0.0.11"))
     operator.settle()
 
     launcher = operator.cluster.objects[Kind.POD, "default", "sage-launcher"]

@@ -225,7 +225,7 @@ def test_a_clean_up_that_is_refused_in_part_does_all_the_rest() -> None:
     """Rights and workers stayed because the launcher could not be stopped."""
     operator = Operator()
     training(operator)
-    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    operator.pod("sage-worker-1", a_pod_status("Failed", ip="10.0.0.11"))
 
     def refuse(*_given: object) -> None:
         raise Refused(403, "Forbidden", "pods is forbidden")
@@ -250,3 +250,28 @@ def test_a_status_with_very_many_odd_conditions_is_read_in_one_pass() -> None:
     operator.look()
 
     assert operator.status["phase"] == "Pending"
+
+
+def test_a_worker_that_goes_while_a_milestone_is_written_is_not_made_anew() -> None:
+    """The look that wrote it had been decided on a pod that is gone by then."""
+    operator = Operator()
+    partitioned(operator)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", worker_status(index))
+    operator.settle()
+    operator.pod("sage-launcher", a_pod_status("Running", ip="10.0.0.1"))
+    write = operator.cluster.write_status
+
+    def with_loss(job: Json, status: Json) -> Json:
+        gone = operator.cluster.objects.pop((Kind.POD, "default", "sage-worker-1"), None)
+        if gone:
+            operator.store.drop(Kind.POD, gone)
+        return write(job, status)
+
+    operator.cluster.write_status = with_loss  # type: ignore[assignment,method-assign]
+    outcome = operator.look()
+
+    assert outcome.recheck_after == 0.0
+    assert "create Pod sage-worker-1" not in operator.cluster.writes
+    operator.look()
+    assert operator.status["attempt"] == 1

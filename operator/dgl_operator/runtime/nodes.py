@@ -1,0 +1,40 @@
+"""Whether a node is gone, so that a pod that waits there for its end may be deleted by force.
+
+The right to read nodes is optional: without it no pod is deleted by force, and Kubernetes' own pod collector
+or the administrator has to do it.
+"""
+
+import logging
+import threading
+
+from dgl_operator.domain import nodes
+from dgl_operator.runtime.cluster import Cluster, Refused
+from dgl_operator.runtime.kinds import Kind
+
+log = logging.getLogger(__name__)
+
+
+class Nodes:
+    """Reads nodes one by one, and only when a pod is stuck on one. Safe for threads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._is_told = False
+
+    def is_gone(self, name: str) -> bool:
+        """Whether nothing can be heard of a node; False where that cannot be known.
+
+        Raises:
+            ClusterBusy: the API server could not answer.
+        """
+        if not name:
+            return False
+        try:
+            return nodes.is_gone(self._cluster.get(Kind.NODE, None, name))
+        except Refused as error:
+            with self._lock:
+                is_told, self._is_told = self._is_told, True
+            if not is_told:
+                log.warning("nodes cannot be read, no pod is deleted by force: %s", error)
+            return False
