@@ -1,7 +1,7 @@
 """TLS between the pods of a run: a server proves its pod's name, and lets in whom its authority has signed.
 
-The keys are made for one run (dglrun.workflow.run_keys): for agents, which are servers, by the launcher,
-which is their client; for a transfer of files by the pod that has the files. Each has an authority of its own, and
+The keys are made for one run (dglrun.workflow.run_keys): those of agents by the launcher, which is the client
+of them all; those of a transfer of files by the pod that has the files. Each has an authority of its own, and
 a server's certificate is no client's.
 """
 

@@ -6,7 +6,6 @@ is started anew goes on where another one was killed.
 """
 
 import contextlib
-import hashlib
 import json
 import socket
 import ssl
@@ -25,7 +24,7 @@ from dglrun.transfer.pull import wire
 from dglrun.transfer.pull.manifest import Block, Manifest
 from dglrun.transfer.pull.order import Order
 from dglrun.transfer.pull.staging import OpenFile, Staging, set_times, write_error
-from dglrun.transfer.pull.sums import Journal
+from dglrun.transfer.pull.sums import Journal, sum_of
 from dglrun.transfer.pull.wire import REPLY, State
 
 DEPTH = 2
@@ -203,7 +202,7 @@ class _Blocks:
         content = buffer[REPLY.size : REPLY.size + length]
         wire.receive_into(connection, content)
         asked.popleft()
-        if hashlib.sha256(content).digest() != digest:
+        if sum_of(content) != digest:
             self._note_wrong(block)
             return
         if not self._is_hole(content, digest):
@@ -263,5 +262,5 @@ _ZEROS: dict[int, bytes] = {}
 
 def _sum_of_zeros(size: int) -> bytes:
     if size not in _ZEROS:
-        _ZEROS[size] = hashlib.sha256(bytes(size)).digest()
+        _ZEROS[size] = sum_of(bytes(size))
     return _ZEROS[size]

@@ -58,13 +58,15 @@ class Staging:
             RunError: the folder cannot be written, or the disk has no room.
         """
         try:
-            self.journal = Journal(self.folder / "journal", manifest)
-            if not self.journal.is_resumed or not self._has_all(manifest, self.journal):
-                self.journal = self._begin_anew(manifest, self.journal)
+            journal = self.journal = Journal(self.folder / "journal", manifest)
+            if not journal.is_resumed or not self._has_all(manifest, journal):
+                self.journal = None
+                journal.close()
+                journal = self.journal = self._begin_anew(manifest)
         except OSError as error:
             raise write_error(self.folder, error) from error
-        self._require_room(manifest, self.journal.lacking_bytes())
-        return self.journal
+        self._require_room(manifest, journal.lacking_bytes())
+        return journal
 
     def path(self, name: str) -> Path:
         """Where a file lies until all are whole."""
@@ -110,8 +112,7 @@ class Staging:
             for file in manifest.files
         )
 
-    def _begin_anew(self, manifest: Manifest, strange: Journal) -> Journal:
-        strange.close()
+    def _begin_anew(self, manifest: Manifest) -> Journal:
         (self.folder / "journal").unlink()
         shutil.rmtree(self._files)
         self._files.mkdir()

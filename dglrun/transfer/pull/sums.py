@@ -6,6 +6,7 @@ machine that crashes may lose a block and keep its sum: after another boot the f
 """
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -14,10 +15,15 @@ from pathlib import Path
 from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
 
-SIZE = 32
+SIZE = hashlib.sha256().digest_size
 _LACKING = bytes(SIZE)
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _AT_A_TIME = 1 << 12
+
+
+def sum_of(content: memoryview | bytes) -> bytes:
+    """A block's sum, as it is sent before the block."""
+    return hashlib.sha256(content).digest()
 
 
 class Journal:
