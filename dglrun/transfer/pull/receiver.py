@@ -32,6 +32,11 @@ DEPTH = 2
 CONNECT_SECONDS = 10.0
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each new attempt to connect, the last one again and again."""
+REFUSED_SECONDS = 10.0
+"""A port that refuses connections for so long belongs to no owner any more.
+
+A firewall that is loaded anew may refuse for some seconds.
+"""
 WRONG = 5
 """How often a block may arrive with a wrong sum."""
 
@@ -75,12 +80,12 @@ class Receiver:
             _Blocks(self._order, self._connect, manifest, staging, journal).receive()
             set_times(staging, manifest)
             staging.place(manifest)
-            self._tell({"tell": "whole"})
+            staging.end(self._order.keeps_sums)
         except RunError as error:
             if error.code != exitcodes.UNAVAILABLE:  # then another start goes on with what has come
                 staging.clear()
             raise
-        staging.end(self._order.keeps_sums)
+        self._tell({"tell": "whole"})  # the container may end as soon as the owner knows
 
     def _manifest(self) -> Manifest:
         text = self._tell({"tell": "manifest"})
@@ -239,18 +244,21 @@ def until_reached(once: Callable[[], T], order: Order, moved: Callable[[], float
         moved: When (monotonic) something has come at last.
 
     Raises:
-        RunError: nothing has come for longer than the patience.
+        RunError: nothing has come for longer than the patience, or the owner is gone.
     """
-    last, failures = time.monotonic(), 0
+    last, failures, accepted = time.monotonic(), 0, time.monotonic()
     while True:
         try:
             return once()
         except OSError as error:
+            now = time.monotonic()
             if moved() > last:
                 last, failures = moved(), 0
-            if time.monotonic() - last > order.patience:
+            if not isinstance(error, ConnectionRefusedError):
+                accepted = now
+            if now - last > order.patience or now - accepted > REFUSED_SECONDS:
                 raise RunError(
-                    f"nothing came from {order.owner} for {order.patience:g} s: {error.strerror or error}",
+                    f"nothing came from {order.owner} for {now - last:.1f} s: {error.strerror or error}",
                     exitcodes.UNAVAILABLE,
                 ) from error
             time.sleep(PAUSES[min(failures, len(PAUSES) - 1)])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull.manifest import Block, Manifest
+from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest
 from dglrun.transfer.pull.sums import Journal
 
 STAGING = ".dglrun-incoming"
@@ -58,6 +58,7 @@ class Staging:
             RunError: the folder cannot be written, or the disk has no room.
         """
         try:
+            self._take_up_sums()
             journal = self.journal = Journal(self.folder / "journal", manifest)
             if not journal.is_resumed or not self._has_all(manifest, journal):
                 self.journal = None
@@ -103,12 +104,16 @@ class Staging:
             self.journal.close()
         os.close(self._lock)
 
+    def _take_up_sums(self) -> None:
+        """An earlier receiver may have been killed when all was done, and before its owner knew."""
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            (self.folder / "journal").hardlink_to(self.target / SUMS)
+
     def _has_all(self, manifest: Manifest, journal: Journal) -> bool:
         """Whether each file is here or, when all are whole, has been put into its place already."""
         is_whole = next(journal.lacking(), None) is None
         return all(
-            _size(self.path(file.name)) == file.size
-            or (is_whole and _size(self.target / file.name) == file.size)
+            _size(self.path(file.name)) == file.size or (is_whole and _is(self.target / file.name, file))
             for file in manifest.files
         )
 
@@ -198,6 +203,14 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def _is(path: Path, file: FileEntry) -> bool:
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    return (state.st_size, state.st_mtime_ns) == (file.size, file.mtime)
 
 
 def _remove(path: Path) -> None:
