@@ -28,7 +28,7 @@ def start() -> int:
         return exitcodes.CONTRACT
     try:
         spec, keys = decode(_line()), tls.decode(_line())
-        context = tls.agent_context(keys)
+        context = tls.server_context(keys)
         folder = run_folder.find()
         lock, before, notes = single_instance.acquire(folder, Path(spec.shm))
         _prepare(spec)

@@ -1,13 +1,15 @@
-"""TLS of an agent: it proves its pod's name, and lets in only whom the run's own authority has signed.
+"""TLS between the pods of a run: a server proves its pod's name, and lets in whom its authority has signed.
 
-The launcher makes the keys for one run (dglrun.workflow.run_keys) and hands them over when it starts the
-agent. Nobody else has a certificate of that authority, and those of other workers are no clients'.
+The keys are made for one run (dglrun.workflow.run_keys): those of agents by the launcher, which is the client
+of them all; those of a transfer of files by the pod that has the files. Each has an authority of its own, and
+a server's certificate is no client's.
 """
 
 import json
 import os
 import ssl
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 class KeysError(ValueError):
@@ -49,8 +51,8 @@ def decode(text: str) -> Keys:
         raise KeysError("expected the run's keys as one JSON line") from None
 
 
-def agent_context(keys: Keys) -> ssl.SSLContext:
-    """The agent's side: the launcher must show a client certificate of the run's authority."""
+def server_context(keys: Keys) -> ssl.SSLContext:
+    """A server's side: the other end must show a client certificate of the same authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     # One connection in a run: a ticket to resume it by would only be a second secret.
@@ -58,9 +60,15 @@ def agent_context(keys: Keys) -> ssl.SSLContext:
     return _with_keys(context, keys)
 
 
-def launcher_context(keys: Keys) -> ssl.SSLContext:
-    """The launcher's side: the agent must show a server certificate with its pod's name."""
+def client_context(keys: Keys) -> ssl.SSLContext:
+    """A client's side: the other end must show a server certificate with its pod's name."""
     return _with_keys(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), keys)
+
+
+def peer_name(connection: ssl.SSLSocket) -> str:
+    """The name in the certificate that the other end has shown."""
+    certificate: dict[str, Any] = connection.getpeercert() or {}
+    return next((value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"), "")
 
 
 def _with_keys(context: ssl.SSLContext, keys: Keys) -> ssl.SSLContext:

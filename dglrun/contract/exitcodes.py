@@ -14,7 +14,7 @@ UNAVAILABLE = 69
 SOFTWARE = 70
 """A bug in dglrun itself."""
 FULL = 71
-"""The launcher's disk or its quota is full: a worker's output does not fit on it."""
+"""A disk or its quota is full: a worker's output, or a partition, does not fit on it."""
 CANTCREAT = 73
 """The output folder or file is being written by another run, or holds what dglrun has not written."""
 IO = 74

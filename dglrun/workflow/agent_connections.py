@@ -81,7 +81,7 @@ class AgentConnections:
     """
 
     def __init__(self, keys: tls.Keys, heartbeat: float, printer: OutputPrinter) -> None:
-        self._context, self._heartbeat, self._printer = tls.launcher_context(keys), heartbeat, printer
+        self._context, self._heartbeat, self._printer = tls.client_context(keys), heartbeat, printer
         self._links: dict[str, _Link] = {}
         self._closing = False
         self._loop = asyncio.new_event_loop()

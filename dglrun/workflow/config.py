@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from dglrun.contract import env, names
+from dglrun.contract import env, names, version
 from dglrun.contract.names import Mode
 from dglrun.mpi.mpirun import INTERFACE
 from dglrun.partitioning import BACKENDS, DGL_API_BACKENDS, DGL_METHODS
@@ -31,6 +31,7 @@ class JobContext(BaseModel):
         job: Name of the DGLJob.
         workers: Number of workers, None outside of a job.
         container: Main container of the workers.
+        contract: The operator's contract version, which its init containers have, too.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,6 +48,7 @@ class JobContext(BaseModel):
     kubexec: str
     hostfile: str
     report: str | None
+    contract: int = version.CURRENT
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "JobContext":
@@ -55,8 +57,9 @@ class JobContext(BaseModel):
         Raises:
             ConfigError: a value is not what it must be.
         """
+        in_job = environ.get(env.OPERATOR) == "1" or env.JOB_NAME in environ
         raw = {
-            "in_job": environ.get(env.OPERATOR) == "1" or env.JOB_NAME in environ,
+            "in_job": in_job,
             "phase": environ.get(env.PHASE) or env.PHASE_LAUNCHER,
             "job": environ.get(env.JOB_NAME) or "job",
             "namespace": environ.get(env.NAMESPACE) or "default",
@@ -68,6 +71,7 @@ class JobContext(BaseModel):
             "kubexec": environ.get(env.KUBEXEC_PATH) or f"{names.CONFIG_DIR}/{names.KUBEXEC}",
             "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
+            "contract": environ.get(env.CONTRACT_VERSION) or (version.UNNAMED if in_job else version.CURRENT),
         }
         try:
             return cls.model_validate(raw)
@@ -302,4 +306,5 @@ def _variable(field: str) -> str:
         "mode": env.PARTITION_MODE,
         "workers": env.NUM_WORKERS,
         "gpus": env.GPUS_PER_WORKER,
+        "contract": env.CONTRACT_VERSION,
     }.get(field, field)

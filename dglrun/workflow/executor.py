@@ -18,6 +18,7 @@ from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
+from dglrun.workflow.part_delivery import PartDelivery
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
     AwaitContainer,
@@ -31,6 +32,7 @@ from dglrun.workflow.steps import (
     ReportStage,
     Run,
     Send,
+    Serve,
     StartAgents,
     Step,
     Train,
@@ -40,6 +42,8 @@ from dglrun.workflow.steps import (
 from dglrun.workflow.training import Training
 
 POLL_SECONDS = 0.5
+WAIT_SECONDS = 60.0
+"""Between two lines about a pod that is waited for."""
 
 
 class ApiServer(Protocol):
@@ -130,6 +134,8 @@ class Executor:
                 self._await(step)
             case Send():
                 self._send(step)
+            case Serve():
+                self._serve(step, stage)
             case InParallel():
                 self._do_in_parallel(step, stage)
             case StartAgents():
@@ -218,6 +224,24 @@ class Executor:
             flush=True,
         )
 
+    def _serve(self, step: Serve, stage: str) -> None:
+        PartDelivery(
+            step,
+            self._partition(step.config),
+            self._streams,
+            self._ip_of,
+            self._gone,
+            lambda line, percent: self._reporter.stage(stage, line, percent),
+        ).run()
+
+    def _ip_of(self, pod: str) -> str | None:
+        from dglrun.kube import pods  # noqa: PLC0415 - as below
+
+        try:
+            return pods.ip(self._pod(pod))
+        except RunError:  # away; whether the pod is gone is asked, too
+            return None
+
     def _collect(self, step: Collect) -> None:
         has_files = self._outputs.get(step.pod, False)
         if has_files is False:
@@ -240,13 +264,18 @@ class Executor:
     # --- waits
 
     def _await(self, step: AwaitContainer) -> None:
-        deadline = time.monotonic() + step.seconds
-        while not _is_running(self._pod(step.pod), step.container):
-            if time.monotonic() > deadline:
-                raise RunError(
-                    f"{step.pod}: container {step.container} did not run within {step.seconds:.0f} s",
-                    exitcodes.TIMEOUT,
-                )
+        answered = told = time.monotonic()
+        while True:
+            try:
+                pod = self._pod(step.pod)
+                answered = time.monotonic()
+            except RunError as error:
+                if error.code == exitcodes.LOST or time.monotonic() - answered > step.seconds:
+                    raise
+            else:
+                if _is_running(pod, step.container):
+                    return
+                told = _tell_of_wait(step, pod, told)
             time.sleep(POLL_SECONDS)
 
     def _pod(self, name: str) -> dict[str, Any]:
@@ -337,6 +366,17 @@ def _ip(cluster: ApiServer, name: str, deadline: float) -> str:
         if time.monotonic() > deadline:
             raise RunError(f"pod {name} has no IPv4 address: {pods.waiting_reason(pod)}", exitcodes.TIMEOUT)
         time.sleep(POLL_SECONDS)
+
+
+def _tell_of_wait(step: AwaitContainer, pod: dict[str, Any], told: float) -> float:
+    """Say now and then what a pod that is waited for waits for; returns when that was said last."""
+    from dglrun.kube import pods  # noqa: PLC0415 - as above
+
+    now = time.monotonic()
+    if now - told < WAIT_SECONDS:
+        return told
+    print(f"dglrun: waiting for {step.container} of {step.pod}: {pods.waiting_reason(pod)}", flush=True)
+    return now
 
 
 def _is_running(pod: dict[str, Any], container: str) -> bool:

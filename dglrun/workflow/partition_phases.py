@@ -20,15 +20,23 @@ from dglrun.workflow.steps import (
     Cleanup,
     MeasureQuality,
     PlanPhase,
+    Puller,
     ReadQuality,
     Run,
     Send,
+    Serve,
     Step,
     VerifyPartition,
     WriteText,
 )
 
 PHASES = 5
+PULL = ("dglrun.transfer.pull", "--detach")
+"""The module that pulls files, and that it goes on by itself."""
+CONNECTIONS = 2
+"""Of each pod that pulls: while one waits for the disk or a checksum, the other one receives."""
+CONTRACT_WITH_PULL = 2
+"""The image watcher-loop of an operator of this contract has that module."""
 CHEAP_BYTES = 2 << 30
 """Partition files up to this size, in one pod, are verified and measured: some seconds and little memory."""
 CLEANUP_LIMIT = 16
@@ -149,14 +157,26 @@ def _local_ranks(config: RunConfig) -> int:
 
 def _deliver(config: RunConfig) -> tuple[Step, ...]:
     pod, produced = names.launcher(config.context.job), config.produced_config
-    receive = _kubectl(config).exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
     return (
         CheckPartition(produced, config.num_partitions or 0),
         *([_verify(config)] if config.verify != "never" else []),
         _measure(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
-        Send(pod, receive, produced, None, config.dataset_dir, "", config.start_timeout),
+        _hand_over(config, pod, produced),
     )
+
+
+def _hand_over(config: RunConfig, pod: str, produced: str) -> Serve | Send:
+    """The init container of an operator of the contract before cannot pull."""
+    kubectl, seconds = _kubectl(config), config.start_timeout
+    if config.context.contract < CONTRACT_WITH_PULL:
+        receive = kubectl.exec(pod, names.WATCHER_PARTITIONER, *RECEIVE, config.dataset_dir)
+        return Send(pod, receive, produced, None, config.dataset_dir, "", seconds)
+    # That image has no other Python, and this one need not look for packages.
+    pull = kubectl.exec(pod, names.WATCHER_PARTITIONER, "python3", "-S", "-m", *PULL)
+    puller = Puller(pod, "", pull, None, config.dataset_dir, "")
+    owner = names.partitioner(config.context.job)
+    return Serve(owner, produced, (puller,), 1, CONNECTIONS, keeps_sums=True, seconds=seconds)
 
 
 def _verify(config: RunConfig) -> VerifyPartition:

@@ -7,7 +7,6 @@ from dglrun.agent.activity import CPU, OUTPUT
 from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
-from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.transfer.tar_stream import SHARED
 from dglrun.workflow import partition_phases
@@ -17,9 +16,10 @@ from dglrun.workflow.steps import (
     Collect,
     InParallel,
     PlanPhase,
+    Puller,
     ReportStage,
     Run,
-    Send,
+    Serve,
     StartAgents,
     Step,
     Train,
@@ -28,7 +28,7 @@ from dglrun.workflow.steps import (
 
 PHASES = 5
 COPIES = 16
-"""Copies at the same time; each is a process with a stream through the API server."""
+"""Workers that pull their parts, or send their output, at the same time."""
 STARTS = 4
 """Agents that are started at the same time; each start is a kubectl of some 60 MB."""
 ATTEMPTS = 2
@@ -126,21 +126,21 @@ def _skip(config: RunConfig) -> PlanPhase:
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
-    sends = tuple(_send(config, host, part) for part, host in enumerate(hosts))
-    return (CheckPartition(config.partition_config, len(hosts)), InParallel(sends, COPIES))
-
-
-def _send(config: RunConfig, host: Host, part: int) -> Send:
-    receive = _exec(config, host, *RECEIVE, config.workspace)
-    return Send(
-        host.name,
-        receive,
-        config.partition_config,
-        part,
-        config.workspace,
-        "workload",
-        config.start_timeout,
+    pull = (config.python, "-m", *partition_phases.PULL)
+    pullers = tuple(
+        Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workspace, "workload")
+        for part, host in enumerate(hosts)
     )
+    serve = Serve(
+        names.launcher(config.context.job),
+        config.partition_config,
+        pullers,
+        COPIES,
+        partition_phases.CONNECTIONS,
+        keeps_sums=False,
+        seconds=config.start_timeout,
+    )
+    return (CheckPartition(config.partition_config, len(hosts)), serve)
 
 
 def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAgents:

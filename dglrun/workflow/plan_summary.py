@@ -13,10 +13,12 @@ from dglrun.workflow.steps import (
     Collect,
     InParallel,
     MeasureQuality,
+    Puller,
     ReadQuality,
     ReportStage,
     Run,
     Send,
+    Serve,
     StartAgents,
     Step,
     Train,
@@ -56,9 +58,12 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
         case ReadQuality():
             return OneLine(pod=step.pod, file=step.json, deadline=_seconds(step.seconds))
         case AwaitContainer():
-            return OneLine(pod=step.pod, container=step.container, deadline=_seconds(step.seconds))
+            ends = "when it runs, or the pod has ended"
+            return OneLine(pod=step.pod, container=step.container, ends=ends)
         case Send():
-            return _send(step)
+            return _files(step, step.config)
+        case Serve():
+            return _serve(step)
         case InParallel():
             return _in_parallel(step)
         case StartAgents():
@@ -87,10 +92,15 @@ def _verify(step: VerifyPartition) -> dict[str, Any]:
     return shown
 
 
-def _send(step: Send) -> OneLine:
+def _files(step: Send | Puller, config: str) -> OneLine:
     files = "all parts" if step.part is None else f"part {step.part}"
     folder = f"{step.target}/{step.under}" if step.under else step.target
-    return OneLine({"files": files, "of": step.config, "to": step.pod, "folder": folder})
+    return OneLine({"files": files, "of": config, "to": step.pod, "folder": folder})
+
+
+def _serve(step: Serve) -> dict[str, Any]:
+    pullers = [_files(each, step.config) for each in step.pullers]
+    return pullers[0] if len(pullers) == 1 else {"at_a_time": step.limit, "pullers": pullers}
 
 
 def _in_parallel(step: InParallel) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Keys for one run: an authority that signs the launcher's certificate and one for each worker's agent.
 
-They live in memory: the launcher hands each agent its own on the stream that starts it, and forgets the
-authority's private key.
+Each transfer of files has another one. Keys live in memory: whoever makes them hands the others theirs, by
+the stream or the connection that starts them, and forgets the authority's private key.
 """
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,6 +30,28 @@ def make(pods: Iterable[str]) -> tuple[Keys, dict[str, Keys]]:
     Returns:
         The launcher's keys; those of the agents, by pod.
     """
+    sign = _authority()
+    agents = {pod: sign(pod, ExtendedKeyUsageOID.SERVER_AUTH) for pod in pods}
+    return sign(LAUNCHER, ExtendedKeyUsageOID.CLIENT_AUTH), agents
+
+
+def for_transfer(owner: str, receivers: Iterable[str]) -> tuple[Keys, dict[str, Keys]]:
+    """Make the keys of one transfer of files, of no use for anything else.
+
+    Args:
+        owner: The pod that has the files and serves them.
+        receivers: The pods that may read what is meant for them.
+
+    Returns:
+        The owner's keys; those of the receivers, by pod.
+    """
+    sign = _authority()
+    clients = {pod: sign(pod, ExtendedKeyUsageOID.CLIENT_AUTH) for pod in receivers}
+    return sign(owner, ExtendedKeyUsageOID.SERVER_AUTH), clients
+
+
+def _authority() -> Callable[[str, x509.ObjectIdentifier], Keys]:
+    """A new authority; makes keys for a name and a usage."""
     signer = ec.generate_private_key(ec.SECP256R1())
     authority = _certificate("dglrun", signer, signer, None)
 
@@ -37,8 +59,7 @@ def make(pods: Iterable[str]) -> tuple[Keys, dict[str, Keys]]:
         own = ec.generate_private_key(ec.SECP256R1())
         return Keys(_pem(authority), _pem(_certificate(name, own, signer, usage)), _private_pem(own))
 
-    agents = {pod: keys(pod, ExtendedKeyUsageOID.SERVER_AUTH) for pod in pods}
-    return keys(LAUNCHER, ExtendedKeyUsageOID.CLIENT_AUTH), agents
+    return keys
 
 
 def _certificate(

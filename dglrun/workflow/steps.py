@@ -142,12 +142,12 @@ class ReadQuality:
 
 @dataclass(frozen=True)
 class AwaitContainer:
-    """Wait until an init container of another pod is running.
+    """Wait until an init container of another pod is running, for as long as the pod is alive.
 
     Attributes:
         pod: The pod.
         container: The init container.
-        seconds: Deadline.
+        seconds: How long the API server may be away.
     """
 
     pod: str
@@ -157,7 +157,7 @@ class AwaitContainer:
 
 @dataclass(frozen=True)
 class Send:
-    """Send the files of a checked partition to another pod, as one tar stream with checksums.
+    """Send the files of a checked partition to a pod that cannot pull, as one tar stream with checksums.
 
     The partition's JSON is put into place last.
 
@@ -177,6 +177,53 @@ class Send:
     part: int | None
     target: str
     under: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Puller:
+    """A pod that pulls files of a partition.
+
+    Attributes:
+        pod: Which.
+        ip: Its address; empty: the API server is asked.
+        argv: Starts the receiver there, which takes its order on stdin and goes on by itself.
+        part: It gets the files of this part and the JSON; None: those of all parts.
+        target: Folder in which they appear, the JSON last.
+        under: Folder within `target` that takes the files and is replaced as a whole; empty: `target` itself.
+    """
+
+    pod: str
+    ip: str
+    argv: Argv
+    part: int | None
+    target: str
+    under: str
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve the files of a checked partition to pods that pull them over TLS, until all have theirs.
+
+    Keys are made for this step alone. A receiver that is not heard of is started again, and goes on where it
+    was.
+
+    Attributes:
+        owner: This pod, which serves.
+        config: The partition's JSON, in the folder of all its files.
+        pullers: Who pulls.
+        limit: How many pull at the same time.
+        connections: How many each has.
+        keeps_sums: Whether the sums of all blocks stay with the files, for whom they are served to next.
+        seconds: Deadline without any progress of a pod; while there is some, it may take any time.
+    """
+
+    owner: str
+    config: str
+    pullers: tuple[Puller, ...]
+    limit: int
+    connections: int
+    keeps_sums: bool
     seconds: float
 
 
@@ -311,6 +358,7 @@ Step = (
     | ReadQuality
     | AwaitContainer
     | Send
+    | Serve
     | InParallel
     | StartAgents
     | Train

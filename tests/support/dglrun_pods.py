@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dglrun.contract import version
+
 ROOT = Path(__file__).parents[2]
 
 ENDING_SECONDS = 30.0
@@ -83,7 +85,7 @@ class Pods:
     def write_cluster(self, **changed: dict[str, Any] | None) -> None:
         """Say what the API server knows; pods set to None do not exist."""
         watcher = {"name": "watcher-loop-partitioner", "state": {"running": {"startedAt": "now"}}}
-        launcher = {"initContainerStatuses": [watcher]}
+        launcher = {"initContainerStatuses": [watcher], "podIP": "127.0.0.1"}
         pods: dict[str, dict[str, Any] | None] = {f"{self.job}-launcher": {"phase": "Pending", **launcher}}
         for index, name in enumerate(self.names):
             ip = self.ips[index] if self.ips else "127.0.0.1"
@@ -101,6 +103,7 @@ class Pods:
             "PYTHONPATH": str(ROOT),
             "DGL_OPERATOR_ENV": "1",
             "DGL_OPERATOR_JOB_NAME": self.job,
+            "DGL_OPERATOR_CONTRACT_VERSION": str(version.CURRENT),
             "DGL_OPERATOR_NAMESPACE": "tests",
             "DGL_OPERATOR_NUM_WORKERS": str(self.workers),
             "DGL_OPERATOR_WORKER_CONTAINER": "main",

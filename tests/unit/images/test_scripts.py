@@ -115,8 +115,22 @@ def test_watcher_loop_runs_on_the_folders_that_its_image_has(tmp_path: Path) -> 
         check=False,
     )
 
+    pull = subprocess.run(
+        [sys.executable, "-S", "-m", "dglrun.transfer.pull"],
+        env={"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert pull.returncode == 2
+    assert pull.stderr.startswith("dglrun.transfer.pull: expected a receiver's order")
     assert {source for source, _ in copied} == {
-        *("dglrun/__init__.py", "dglrun/contract", "dglrun/kube", "dglrun/pod_waiter")
+        *("dglrun/__init__.py", "dglrun/errors.py", "dglrun/agent/__init__.py", "dglrun/agent/tls.py"),
+        *("dglrun/contract", "dglrun/kube", "dglrun/pod_waiter"),
+        *("dglrun/transfer/__init__.py", "dglrun/transfer/pull"),
     }
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[0] == "watcher-loop: NAMESPACE is not set"

@@ -28,7 +28,7 @@ class Agent:
         self.outbox = Outbox()
         self.commands: list[dict[str, Any]] = []
         self.is_stopped = threading.Event()
-        self._context = tls.agent_context(keys)
+        self._context = tls.server_context(keys)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -101,7 +101,7 @@ def test_the_launcher_of_the_run_is_heard_and_told() -> None:
     own, agents = run_keys.make([POD])
     with serving(agents[POD]) as agent:
         agent.outbox.record({"kind": "ended"})
-        with connected(agent, tls.launcher_context(own)) as secure:
+        with connected(agent, tls.client_context(own)) as secure:
             said = attach(secure)
             while said.count(b"\n") < 2:
                 said += secure.recv(1 << 16)
@@ -117,7 +117,7 @@ def without_certificate() -> ssl.SSLContext:
 
 
 def of_another_run() -> ssl.SSLContext:
-    context = tls.launcher_context(run_keys.make([POD])[0])
+    context = tls.client_context(run_keys.make([POD])[0])
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
@@ -136,7 +136,7 @@ def test_another_worker_is_no_launcher() -> None:
     """Its certificate is of the same run, but a server's."""
     _, agents = run_keys.make([POD, "job-worker-1"])
     with serving(agents[POD]) as agent:
-        assert refuses(agent, tls.launcher_context(agents["job-worker-1"]))
+        assert refuses(agent, tls.client_context(agents["job-worker-1"]))
 
     assert agent.commands == []
 
@@ -150,7 +150,7 @@ def test_a_connection_that_never_shakes_hands_disturbs_nobody() -> None:
         socket.create_connection(("127.0.0.1", agent.port), SECONDS) as noise,
     ):
         noise.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        with connected(agent, tls.launcher_context(own)) as secure:
+        with connected(agent, tls.client_context(own)) as secure:
             assert json.loads(attach(secure))["kind"] == "hello"
 
 
@@ -160,7 +160,7 @@ def test_an_agent_must_prove_its_pod() -> None:
     with (
         serving(agents["job-worker-1"]) as agent,
         pytest.raises(ssl.SSLCertVerificationError, match=POD),
-        connected(agent, tls.launcher_context(own)),
+        connected(agent, tls.client_context(own)),
     ):
         pass
 

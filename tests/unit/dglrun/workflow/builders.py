@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dglrun.agent.spec import Process, ProcessRole, Spec
 from dglrun.cli import parse
+from dglrun.contract import version
 from dglrun.contract.hostfile import Host
 from dglrun.workflow.config import JobContext, RunConfig, check
 from dglrun.workflow.config import parse as parse_config
@@ -20,6 +21,7 @@ def a_context(
         "DGL_OPERATOR_JOB_NAME": "job",
         "DGL_OPERATOR_NUM_WORKERS": str(workers),
         "DGL_OPERATOR_GPUS_PER_WORKER": str(gpus),
+        "DGL_OPERATOR_CONTRACT_VERSION": str(version.CURRENT),
         **(env or {}),
     }
     return JobContext.of(found | ({"DGL_OPERATOR_PHASE_ENV": phase} if phase else {}))

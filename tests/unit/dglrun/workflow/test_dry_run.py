@@ -17,7 +17,7 @@ from dglrun.workflow.steps import (
     Collect,
     InParallel,
     PlanPhase,
-    Send,
+    Serve,
     StartAgents,
     Step,
     Train,
@@ -162,7 +162,7 @@ def test_a_plan_says_all_that_its_execution_depends_on(
     (start,) = (step for step in steps if isinstance(step, StartAgents))
     (train,) = (step for step in steps if isinstance(step, Train))
     collects = [step for step in steps if isinstance(step, Collect)]
-    sends = [step for step in steps if isinstance(step, Send)]
+    serves = [step for step in steps if isinstance(step, Serve)]
     order = [at for at, step in enumerate(steps) if isinstance(step, StartAgents | Train | Collect)]
     pods = tuple(f"job-worker-{index}" for index in range(workers))
     ranks = [process.rank for agent in start.agents for process in agent.spec.processes]
@@ -171,11 +171,11 @@ def test_a_plan_says_all_that_its_execution_depends_on(
     assert [rank for rank in ranks if rank is not None] == list(range(train.world_size))
     assert pods == tuple(step.pod for step in collects)
     assert len({step.folder for step in collects}) == workers
-    deadlines = [step.seconds for step in collects] + [step.seconds for step in sends]
+    deadlines = [step.seconds for step in collects] + [step.seconds for step in serves]
     assert {start.seconds, *deadlines} == {float(seconds)}
-    for send in sends:
-        checks = [step.config for step in steps[: steps.index(send)] if isinstance(step, CheckPartition)]
-        assert send.config in checks
+    for serve in serves:
+        checks = [step.config for step in steps[: steps.index(serve)] if isinstance(step, CheckPartition)]
+        assert serve.config in checks
 
 
 def test_every_step_stands_in_the_reference() -> None:
@@ -196,7 +196,7 @@ def test_verbose_prints_what_the_short_form_leaves_out(capsys: pytest.CaptureFix
     workflow([*args, "--verbose"])
     full = capsys.readouterr().out
 
-    for word in ("sha256sum", "DGL_SERVER_ID", "kubectl", "supervise"):
+    for word in ("dglrun.transfer.pull", "DGL_SERVER_ID", "kubectl", "supervise"):
         assert word in full
         assert word not in short
 

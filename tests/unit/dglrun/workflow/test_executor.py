@@ -10,11 +10,14 @@ import pytest
 
 from dglrun.contract.hostfile import Host
 from dglrun.errors import RunError
+from dglrun.kube.errors import Unavailable
 from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.streams import Stream, Streams
+from dglrun.workflow import executor as executor_module
 from dglrun.workflow.executor import Executor
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
+    AwaitContainer,
     CheckPartition,
     Cleanup,
     Collect,
@@ -140,6 +143,49 @@ def test_the_first_failure_in_parallel_ends_the_run(tmp_path: Path) -> None:
 
 def _codes(streams: CountedStreams) -> list[int | None]:
     return [stream.poll() for stream in streams.all]
+
+
+class StartingPod:
+    """An API server whose pod waits for a while, is away for a while, and then runs its init container."""
+
+    def __init__(self, *statuses: dict[str, Any] | None) -> None:
+        self._statuses = list(statuses)
+
+    def get_pod(self, name: str) -> dict[str, Any]:
+        """The next status; None: the API server does not answer."""
+        status = self._statuses.pop(0)
+        if status is None:
+            raise Unavailable("the API server does not answer")
+        return {"metadata": {"name": name, "uid": name}, "status": status}
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Nothing is reported here."""
+
+
+def awaiting(seconds: float, *statuses: dict[str, Any] | None) -> None:
+    """Wait for the init container of a pod."""
+    executor = Executor(StartingPod(*statuses), Streams(), Reporter(None, None))
+    step = AwaitContainer("job-launcher", "watcher-loop-partitioner", seconds)
+    executor.perform([PlanPhase(1, 1, "job-partitioner", "test", "Delivering", (step,))])
+
+
+PENDING: dict[str, Any] = {"phase": "Pending"}
+RUNS = {
+    "phase": "Pending",
+    "initContainerStatuses": [
+        {"name": "watcher-loop-partitioner", "state": {"running": {"startedAt": "now"}}}
+    ],
+}
+
+
+def test_a_container_is_awaited_for_as_long_as_its_pod_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher waits for hours for a node or for this partition; the deadline is the API server's."""
+    monkeypatch.setattr(executor_module, "POLL_SECONDS", 0.001)
+
+    awaiting(0.0, *[PENDING] * 50, RUNS)
+    awaiting(60.0, None, None, PENDING, None, RUNS)
+    with pytest.raises(RunError, match="the API server does not answer"):
+        awaiting(0.0, PENDING, None, None)
 
 
 def test_a_copy_needs_the_check_that_its_json_names(tmp_path: Path) -> None:

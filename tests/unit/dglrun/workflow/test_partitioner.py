@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from dglrun.transfer.pull.staging import SUMS
 from tests.cluster.daemons import running
 from tests.support.dglrun_pods import Done, Pods
 from tests.support.wait import read_until, wait_for
@@ -30,12 +31,15 @@ def pods(pods_of: PodsOf) -> Pods:
     return pods_of()
 
 
-def partition(pods: Pods, script: str = PARTITION, *more: str) -> Done:
+def partition(pods: Pods, script: str = PARTITION, *more: str, **env: str) -> Done:
     """Run the partitioner's part with a script."""
     root = str(__file__).split("/tests/unit/")[0]
     path = pods.script(script.replace("{root!r}", repr(root)), "partition.py")
     return pods.run(
-        *FLAGS, *UNVERIFIED, "--partition-entry-point", path, *more, phase="Partitioner", where="partitioner"
+        *(*FLAGS, *UNVERIFIED, "--partition-entry-point", path, *more),
+        phase="Partitioner",
+        where="partitioner",
+        **env,
     )
 
 
@@ -45,11 +49,11 @@ def test_the_partition_arrives_whole_at_the_launcher(pods: Pods) -> None:
 
     dataset = pods.launcher / "dataset"
     assert done.code == 0, done.output
-    assert sorted(path.name for path in dataset.iterdir()) == ["part0", "part1", "tiny.json"]
+    assert sorted(path.name for path in dataset.iterdir()) == [SUMS, "part0", "part1", "tiny.json"]
     assert (dataset / "part1/node_feat.dgl").read_text().startswith("1 node_feat.dgl")
     assert "Phase 1/5: load and partition graph\n----------\n" in done.output
     assert "Phase 2/5: deliver partitions\n----------\n" in done.output
-    assert (pods.root / "execs").read_text().startswith("job-launcher watcher-loop-partitioner sh")
+    assert (pods.root / "execs").read_text().startswith("job-launcher watcher-loop-partitioner python3 -S")
 
 
 def test_the_script_gets_the_flags_of_2021_each_only_when_set(pods: Pods) -> None:
@@ -106,6 +110,10 @@ def test_partitions_must_equal_workers_before_anything_runs(pods: Pods) -> None:
     assert not (pods.root / "job-partitioner/ran").exists()
 
 
+OLD = {"DGL_OPERATOR_CONTRACT_VERSION": "1"}
+"""An operator whose init container takes a stream and cannot pull."""
+
+
 def corrupting(pods: Pods, python: str) -> None:
     """Put a program in the way of every stream that changes its bytes."""
     wrap = pods.root / "wrap"
@@ -129,7 +137,7 @@ def test_a_corrupted_copy_is_refused(pods: Pods, how: str) -> None:
     """Exit code 74 after bounded attempts; nothing half-written is left in the volume."""
     corrupting(pods, how)
 
-    done = partition(pods)
+    done = partition(pods, **OLD)
 
     assert done.code == 74, done.output
     assert "checksum" in done.message
@@ -144,7 +152,7 @@ def test_a_broken_stream_is_begun_again(pods: Pods) -> None:
         "import os\nif not os.path.exists('../once'):\n    open('../once', 'w'); del data[len(data) // 2 :]",
     )
 
-    done = partition(pods)
+    done = partition(pods, **OLD)
 
     assert done.code == 0, done.output
     assert done.output.count("is begun again") == 1
@@ -161,6 +169,33 @@ def test_an_earlier_partition_is_replaced_as_a_whole(pods: Pods) -> None:
 
     assert done.code == 0
     assert not stale.exists()
+
+
+def test_a_start_that_the_api_server_refuses_is_tried_again(pods: Pods) -> None:
+    """It may be away in the very moment; the files do not need it any more."""
+    busy = pods.root / "before_exec"
+    busy.write_text(
+        "#!/bin/sh\nn=$(cat ../tries 2>/dev/null || echo 0); echo $((n+1)) >../tries\n"
+        '[ $n -ge 2 ] && exit 0\necho "connection refused" >&2; exit 1\n'
+    )
+    busy.chmod(0o755)
+
+    done = partition(pods)
+
+    assert done.code == 0, done.output
+    assert done.output.count("the copy to job-launcher is begun again: connection refused") == 2
+    assert (pods.launcher / "dataset/tiny.json").exists()
+
+
+def test_an_init_container_that_cannot_pull_is_named(pods: Pods) -> None:
+    """After three attempts, with what it has said."""
+    (pods.root / "wrap").write_text('#!/bin/sh\necho "No module named dglrun.transfer" >&2; exit 1\n')
+    (pods.root / "wrap").chmod(0o755)
+
+    done = partition(pods)
+
+    assert done.code == 69
+    assert "copy to job-launcher failed: No module named dglrun.transfer" in done.message
 
 
 def test_the_delivery_waits_for_the_init_container(pods: Pods) -> None:
@@ -181,7 +216,6 @@ def test_the_delivery_waits_for_the_init_container(pods: Pods) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [
-        ({"phase": "Pending"}, 124, "watcher-loop-partitioner did not run within 1 s"),
         ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, 75, "has ended: Evicted: disk"),
         (None, 75, "pod job-launcher does not exist"),
     ],
@@ -189,7 +223,7 @@ def test_the_delivery_waits_for_the_init_container(pods: Pods) -> None:
 def test_a_launcher_that_never_waits_fails_the_delivery(
     pods: Pods, status: dict[str, str] | None, code: int, words: str
 ) -> None:
-    """A deadline, and the launcher's own failure at once."""
+    """At once, with the launcher's own failure; one that is alive may take any time to begin."""
     pods.write_cluster(job_launcher=status)
 
     done = partition(pods, PARTITION, "--start-timeout", "1")

@@ -413,13 +413,13 @@ def test_a_partition_for_another_number_of_workers_is_refused(pods_of: PodsOf) -
     assert not (pods.root / "execs").exists()
 
 
-def test_parts_are_sent_side_by_side(pods_of: PodsOf) -> None:
-    """No copy waits for another one: each receiver sees the other begin before it ends."""
+def test_parts_are_pulled_side_by_side(pods_of: PodsOf) -> None:
+    """No receiver waits for another one: each sees the others begin before it ends."""
     pods = pods_of(workers=4)
     pods.give_partition()
     together = pods.root / "before_exec"
     together.write_text(
-        '#!/bin/sh\n[ "$2" = sh ] || exit 0\ntouch "../begun.$1"\n'
+        '#!/bin/sh\n[ "$4" = dglrun.transfer.pull ] || exit 0\ntouch "../begun.$1"\n'
         "for _ in $(seq 1200); do [ $(ls .. | grep -c begun) = 4 ] && exit 0; sleep 0.05; done; exit 1\n"
     )
     together.chmod(0o755)
@@ -604,7 +604,7 @@ def test_a_container_that_cannot_run_dglrun_is_said(pods: Pods) -> None:
     """A worker image without dglrun ends the run soon, with kubectl's words."""
     refuse = pods.root / "before_exec"
     refuse.write_text(
-        '#!/bin/sh\n[ "$2" = sh ] && exit 0\necho "OCI runtime exec failed: no python" >&2; exit 1\n'
+        '#!/bin/sh\n[ "$4" = dglrun ] || exit 0\necho "OCI runtime exec failed: no python" >&2; exit 1\n'
     )
     refuse.chmod(0o755)
 
@@ -628,13 +628,16 @@ def test_a_busy_api_server_is_asked_again(pods: Pods) -> None:
     assert done.code == 0, done.output
 
 
-def test_sigterm_while_parts_are_sent_ends_at_once(pods: Pods) -> None:
-    """Copies that wait for a slow container hold nobody up; nothing was started on the workers."""
+def test_sigterm_while_parts_are_pulled_ends_at_once(pods: Pods) -> None:
+    """Starts that wait for a slow container hold nobody up; nothing was started on the workers."""
     stuck = pods.root / "wrap"
-    stuck.write_text('#!/bin/sh\nshift\n[ "$1" = sh ] && { touch ../stuck; exec sleep 600; }\nexec "$@"\n')
+    stuck.write_text(
+        "#!/bin/sh\nshift\n"
+        '[ "$3" = dglrun.transfer.pull ] && { touch ../stuck; exec sleep 600; }\nexec "$@"\n'
+    )
     stuck.chmod(0o755)
     with pods.started(*flags(pods.script(TRAIN + GOOD))) as process:
-        wait_for("a copy is stuck", (pods.root / "stuck").exists)
+        wait_for("a start is stuck", (pods.root / "stuck").exists)
 
         process.send_signal(signal.SIGTERM)
         done = pods.finish(process)

@@ -1,0 +1,58 @@
+"""`python -m dglrun.transfer.pull`: one receiver, whose order is a line on stdin.
+
+With --detach it says `started` and goes on by itself: the stream that has started it may end.
+"""
+
+import os
+import sys
+
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.pull.order import Order, OrderError, decode
+from dglrun.transfer.pull.receiver import Receiver
+
+STARTED = "started"
+
+
+def main(argv: list[str]) -> int:
+    """Receive; returns the exit code."""
+    if argv not in ([], ["--detach"]):
+        sys.stderr.write(f"dglrun.transfer.pull: expected nothing or --detach, got {argv}\n")
+        return exitcodes.USAGE
+    try:
+        order = decode(sys.stdin.readline())
+    except OrderError as error:
+        sys.stderr.write(f"dglrun.transfer.pull: {error}\n")
+        return exitcodes.USAGE
+    if not argv:
+        return _receive(order)
+    if os.fork() == 0:
+        _go_on_alone(order)
+    print(STARTED, flush=True)
+    return exitcodes.OK
+
+
+def _receive(order: Order) -> int:
+    try:
+        Receiver(order).run()
+    except RunError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.code
+    return exitcodes.OK
+
+
+def _go_on_alone(order: Order) -> None:
+    """Own session, no stream: what is to be said goes to the owner of the files."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    code = exitcodes.SOFTWARE
+    try:
+        code = _receive(order)
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

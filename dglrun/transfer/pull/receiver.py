@@ -1,0 +1,274 @@
+"""The receiver's side: asks for the blocks that it lacks, compares and writes them, shows files when whole.
+
+Each connection has a thread, which has some requests on their way. A connection that breaks is made anew; a
+block that came wrong is asked for again. What has come stays noted in the journal (`sums`): a receiver that
+is started anew goes on where another one was killed.
+"""
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dglrun.agent import tls
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.pull import manifest as manifests
+from dglrun.transfer.pull import wire
+from dglrun.transfer.pull.manifest import Block, Manifest
+from dglrun.transfer.pull.order import Order
+from dglrun.transfer.pull.staging import OpenFile, Staging, set_times, write_error
+from dglrun.transfer.pull.sums import Journal, sum_of
+from dglrun.transfer.pull.wire import REPLY, State
+
+DEPTH = 2
+"""Requests on their way on each connection."""
+CONNECT_SECONDS = 10.0
+PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before each new attempt to connect, the last one again and again."""
+REFUSED_SECONDS = 10.0
+"""A port that refuses connections for so long belongs to no owner any more.
+
+A firewall that is loaded anew may refuse for some seconds.
+"""
+WRONG = 5
+"""How often a block may arrive with a wrong sum."""
+
+T = TypeVar("T")
+
+
+class Receiver:
+    """One transfer.
+
+    Args:
+        order: From whom, and where to.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order, self._context = order, tls.client_context(order.keys)
+
+    def run(self) -> None:
+        """Receive all files; returns when they are in their place and the owner knows it.
+
+        Raises:
+            RunError: the owner cannot be reached, refuses, or the files cannot be written. The owner has been
+                told, if it could be.
+        """
+        try:
+            self._run()
+        except RunError as error:
+            told = {"tell": "failed", "what": str(error), "code": error.code}
+            with contextlib.suppress(OSError):  # the exit code tells it, too
+                self._talk(told)
+            raise
+
+    def _run(self) -> None:
+        with contextlib.closing(Staging(Path(self._order.target))) as staging:
+            self._receive(staging)
+
+    def _receive(self, staging: Staging) -> None:
+        try:
+            manifest = self._manifest()
+            journal = staging.begin(manifest)
+            self._tell({"tell": "begin", "lacks": journal.lacking_bytes()})
+            _Blocks(self._order, self._connect, manifest, staging, journal).receive()
+            set_times(staging, manifest)
+            staging.place(manifest)
+            staging.end(self._order.keeps_sums)
+        except RunError as error:
+            if error.code != exitcodes.UNAVAILABLE:  # then another start goes on with what has come
+                staging.clear()
+            raise
+        self._tell({"tell": "whole"})  # the container may end as soon as the owner knows
+
+    def _manifest(self) -> Manifest:
+        text = self._tell({"tell": "manifest"})
+        try:
+            return manifests.decode(text)
+        except manifests.ManifestError as error:
+            raise RunError(f"{self._order.owner}: {error}", exitcodes.IO) from error
+
+    def _tell(self, what: dict[str, Any]) -> bytes:
+        return until_reached(lambda: self._talk(what), self._order)
+
+    def _talk(self, what: dict[str, Any]) -> bytes:
+        with self._connect() as connection:
+            connection.sendall(wire.tell(what))
+            state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
+            if state != State.TOLD or length > wire.MOST_TOLD:
+                raise wire.BrokenError("expected an answer")
+            return wire.receive(connection, length)
+
+    def _connect(self) -> ssl.SSLSocket:
+        order = self._order
+        raw = socket.create_connection((order.host, order.port), CONNECT_SECONDS)
+        try:
+            secure = self._context.wrap_socket(raw, server_hostname=order.owner)
+        except BaseException:
+            raw.close()
+            raise
+        wire.configure(secure)
+        return secure
+
+
+class _Blocks:
+    """The blocks that are lacking, received by several threads."""
+
+    def __init__(
+        self,
+        order: Order,
+        connect: Callable[[], ssl.SSLSocket],
+        manifest: Manifest,
+        staging: Staging,
+        journal: Journal,
+    ) -> None:
+        self._order, self._connect = order, connect
+        self._manifest, self._staging, self._journal = manifest, staging, journal
+        self._lacking = journal.lacking()
+        self._again: deque[Block] = deque()
+        self._wrong: dict[Block, int] = {}
+        self._lock = threading.Lock()
+        self._moved = time.monotonic()
+        self._failure: Exception | None = None
+
+    def receive(self) -> None:
+        """Receive all that is lacking.
+
+        Raises:
+            RunError: as `Receiver.run`.
+        """
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._order.connections)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failure:
+            raise self._failure
+
+    def _work(self) -> None:
+        try:
+            file = OpenFile(self._staging, self._manifest)
+            with contextlib.closing(file):
+                until_reached(lambda: self._converse(file), self._order, lambda: self._moved)
+        except Exception as error:  # also a bug: the main thread raises it
+            self._failure = self._failure or error
+
+    def _converse(self, file: OpenFile) -> None:
+        """Ask for blocks on one connection until none is lacking.
+
+        Raises:
+            OSError: the connection broke; what was on its way will be asked for again.
+        """
+        asked: deque[Block] = deque()
+        buffer = memoryview(bytearray(REPLY.size + self._manifest.block))
+        try:
+            self._ask(asked, None)
+            if not asked:
+                return
+            with self._connect() as connection:
+                connection.sendall(wire.ask(*asked))
+                while asked:
+                    self._receive_one(connection, asked, buffer, file)
+                    self._ask(asked, connection)
+        finally:
+            with self._lock:
+                self._again.extend(asked)
+
+    def _ask(self, asked: deque[Block], connection: ssl.SSLSocket | None) -> None:
+        while len(asked) < DEPTH and (block := self._next()):
+            asked.append(block)
+            if connection:
+                connection.sendall(wire.ask(block))
+
+    def _next(self) -> Block | None:
+        with self._lock:
+            if self._failure:
+                return None
+            return self._again.popleft() if self._again else next(self._lacking, None)
+
+    def _receive_one(
+        self, connection: ssl.SSLSocket, asked: deque[Block], buffer: memoryview, file: OpenFile
+    ) -> None:
+        head = buffer[: REPLY.size]
+        wire.receive_into(connection, head)
+        state, length, digest = REPLY.unpack(head)
+        if state == State.REFUSED and length <= wire.MOST_TOLD:
+            why = json.loads(wire.receive(connection, length))
+            raise RunError(f"{self._order.owner}: {why['what']}", int(why["code"]))
+        block = asked[0]
+        if state != State.BLOCK or length != self._manifest.length(block):
+            raise wire.BrokenError("expected a block")
+        content = buffer[REPLY.size : REPLY.size + length]
+        wire.receive_into(connection, content)
+        asked.popleft()
+        if sum_of(content) != digest:
+            self._note_wrong(block)
+            return
+        if not self._is_hole(content, digest):
+            file.write(block, content)
+        try:
+            self._journal.note(block, digest)
+        except OSError as error:
+            raise write_error(self._staging.folder, error) from error
+        self._moved = time.monotonic()
+
+    def _is_hole(self, content: memoryview, digest: bytes) -> bool:
+        """Whether a block is all zeros, as its file was when it was made."""
+        return len(content) == self._manifest.block and digest == _sum_of_zeros(len(content))
+
+    def _note_wrong(self, block: Block) -> None:
+        with self._lock:
+            times = self._wrong[block] = self._wrong.get(block, 0) + 1
+            self._again.append(block)
+        if times >= WRONG:
+            name = self._manifest.files[block.file].name
+            raise RunError(
+                f"{name}: block {block.at} of {self._manifest.block} bytes arrived {times} times with a "
+                f"checksum that differs from {self._order.owner}'s",
+                exitcodes.IO,
+            )
+
+
+def until_reached(once: Callable[[], T], order: Order, moved: Callable[[], float] = lambda: 0.0) -> T:
+    """Do something over a connection, again and again while that breaks.
+
+    Args:
+        once: Raises OSError if the connection breaks.
+        order: Has the patience.
+        moved: When (monotonic) something has come at last.
+
+    Raises:
+        RunError: nothing has come for longer than the patience, or the owner is gone.
+    """
+    last, failures, accepted = time.monotonic(), 0, time.monotonic()
+    while True:
+        try:
+            return once()
+        except OSError as error:
+            now = time.monotonic()
+            if moved() > last:
+                last, failures = moved(), 0
+            if not isinstance(error, ConnectionRefusedError):
+                accepted = now
+            if now - last > order.patience or now - accepted > REFUSED_SECONDS:
+                raise RunError(
+                    f"nothing came from {order.owner} for {now - last:.1f} s: {error.strerror or error}",
+                    exitcodes.UNAVAILABLE,
+                ) from error
+            time.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
+            failures += 1
+
+
+_ZEROS: dict[int, bytes] = {}
+
+
+def _sum_of_zeros(size: int) -> bytes:
+    if size not in _ZEROS:
+        _ZEROS[size] = sum_of(bytes(size))
+    return _ZEROS[size]

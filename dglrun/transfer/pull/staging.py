@@ -1,0 +1,245 @@
+"""Where a receiver keeps files until all are whole: a folder beside them, one receiver at a time.
+
+The files lie there sparse and under their names; they appear in the target folder by renaming, an earlier
+entry of the same name going first. Every step may be cut off and begun again.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest
+from dglrun.transfer.pull.sums import Journal
+
+STAGING = ".dglrun-incoming"
+SUMS = ".dglrun-sums"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_TAKE_OVER_SECONDS = 30.0
+_MARGIN = 1 << 20
+"""Bytes for the file system's own records."""
+
+
+class Staging:
+    """The folder of one transfer.
+
+    Args:
+        target: Where the files will appear; made if missing.
+
+    Attributes:
+        folder: Holds files, journal and lock.
+        journal: What has come; None before `begin`.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target, self.folder = target, target / STAGING
+        self._files = self.folder / "files"
+        try:
+            self._files.mkdir(parents=True, exist_ok=True)
+            self._lock = _take_over(self.folder / "lock")
+        except OSError as error:
+            raise write_error(self.folder, error) from error
+        self.journal: Journal | None = None
+
+    def begin(self, manifest: Manifest) -> Journal:
+        """Take up an earlier receiver's work if it was about the same files; make sure that there is room.
+
+        Raises:
+            RunError: the folder cannot be written, or the disk has no room.
+        """
+        try:
+            self._take_up_sums()
+            journal = self.journal = Journal(self.folder / "journal", manifest)
+            if not journal.is_resumed or not self._has_all(manifest, journal):
+                self.journal = None
+                journal.close()
+                journal = self.journal = self._begin_anew(manifest)
+        except OSError as error:
+            raise write_error(self.folder, error) from error
+        self._require_room(manifest, journal.lacking_bytes())
+        return journal
+
+    def path(self, name: str) -> Path:
+        """Where a file lies until all are whole."""
+        return self._files / name
+
+    def place(self, manifest: Manifest) -> None:
+        """Let the entries appear, each as a whole, the last one of the manifest last.
+
+        Raises:
+            RunError: the target folder cannot be written.
+        """
+        waiting = [entry for entry in manifest.entries if (self._files / entry).exists()]
+        for entry in waiting:  # first all of them: nobody is to see an old entry beside a new one
+            with _naming(self.target / entry):
+                _remove(self.target / entry)
+        for entry in waiting:
+            with _naming(self.target / entry):
+                (self._files / entry).rename(self.target / entry)
+
+    def end(self, keeps_sums: bool) -> None:
+        """Leave nothing behind but, if wanted, the sums."""
+        with _naming(self.target):
+            if keeps_sums:
+                (self.folder / "journal").replace(self.target / SUMS)
+            self.clear()
+
+    def clear(self) -> None:
+        """Remove all that has come: it will not be taken up again."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let another receiver have the folder."""
+        if self.journal:
+            self.journal.close()
+        os.close(self._lock)
+
+    def _take_up_sums(self) -> None:
+        """An earlier receiver may have been killed when all was done, and before its owner knew."""
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            (self.folder / "journal").hardlink_to(self.target / SUMS)
+
+    def _has_all(self, manifest: Manifest, journal: Journal) -> bool:
+        """Whether each file is here or, when all are whole, has been put into its place already."""
+        is_whole = next(journal.lacking(), None) is None
+        return all(
+            _size(self.path(file.name)) == file.size or (is_whole and _is(self.target / file.name, file))
+            for file in manifest.files
+        )
+
+    def _begin_anew(self, manifest: Manifest) -> Journal:
+        (self.folder / "journal").unlink()
+        shutil.rmtree(self._files)
+        self._files.mkdir()
+        for file in manifest.files:
+            path = self.path(file.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as made:
+                made.truncate(file.size)
+        return Journal(self.folder / "journal", manifest)
+
+    def _require_room(self, manifest: Manifest, lacking: int) -> None:
+        """Fail before anything is sent, not in the middle."""
+        state = os.statvfs(self.folder)
+        free = state.f_bavail * state.f_frsize
+        if lacking and lacking + _MARGIN > free:
+            raise RunError(
+                f"{self.target}: expected {lacking + _MARGIN} bytes free for {len(manifest.files)} files, "
+                f"got {free}",
+                exitcodes.FULL,
+            )
+
+
+class OpenFile:
+    """The file that a thread writes at the moment: blocks come file after file.
+
+    Args:
+        staging: Where.
+        manifest: Its files.
+    """
+
+    def __init__(self, staging: Staging, manifest: Manifest) -> None:
+        self._staging, self._manifest = staging, manifest
+        self._at, self._file = -1, -1
+
+    def write(self, block: Block, content: memoryview) -> None:
+        """Write a block.
+
+        Raises:
+            RunError: it cannot be written; names the file as it will be called.
+        """
+        name = self._manifest.files[block.file].name
+        with _naming(self._staging.target / name):
+            if self._at != block.file:
+                self.close()
+                self._file = os.open(self._staging.path(name), os.O_WRONLY | os.O_CLOEXEC)
+                self._at = block.file
+            offset, done = self._manifest.offset(block), 0
+            while done < len(content):
+                done += os.pwrite(self._file, content[done:], offset + done)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._at = self._file = -1
+
+
+def set_times(staging: Staging, manifest: Manifest) -> None:
+    """Give the files their times of modification, by which their sums are known again."""
+    for file in manifest.files:
+        path = staging.path(file.name)
+        with _naming(staging.target / file.name):
+            if path.exists():  # else it is in its place
+                os.utime(path, ns=(file.mtime, file.mtime))
+
+
+def write_error(path: Path, error: OSError) -> RunError:
+    """What cannot be written here; a full disk has an exit code of its own."""
+    code = exitcodes.FULL if error.errno in _FULL else exitcodes.IO
+    return RunError(f"{path}: cannot be written: {error.strerror or error}", code)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _is(path: Path, file: FileEntry) -> bool:
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    return (state.st_size, state.st_mtime_ns) == (file.size, file.mtime)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _take_over(path: Path) -> int:
+    """Lock the folder; a receiver that still has it belongs to an earlier start, and is ended.
+
+    What it has written counts: its journal says so.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + _TAKE_OVER_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            holder = os.pread(lock, 20, 0)
+            # It holds the lock, so the number is nobody else's.
+            if holder.strip().isdigit() and int(holder) != os.getpid():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(holder), signal.SIGKILL)
+            time.sleep(0.02)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock

@@ -1,0 +1,286 @@
+"""Serves the files of a partition to pods that pull them: starts their receivers, follows them to the end.
+
+A stream through the API server starts each receiver and ends; files go over connections of their own. A
+receiver that has gone silent is started anew, and goes on where it was.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from dglrun.agent.tls import Keys
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.kubectl import is_trouble
+from dglrun.transfer.partition_files import PartitionFiles
+from dglrun.transfer.pull import manifest as manifests
+from dglrun.transfer.pull import order as orders
+from dglrun.transfer.pull.__main__ import STARTED
+from dglrun.transfer.pull.file_server import FileServer, Progress, Share
+from dglrun.transfer.pull.order import Order
+from dglrun.transfer.pull.staging import SUMS
+from dglrun.transfer.pull.sums import StoredSums
+from dglrun.transfer.streams import Streams
+from dglrun.workflow.steps import Puller, Serve
+
+SILENT_SECONDS = 15.0
+"""A receiver without a connection for so long is started again."""
+START_SECONDS = 60.0
+"""Then a stream that says nothing is killed, and the start is tried again."""
+REFUSALS = 3
+"""How often a start may fail in which kubectl has reached the container."""
+EVERY_SECONDS = 10.0
+"""Between two accounts of how far all are."""
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds before a start is tried again, the last one again and again."""
+_TICK = 0.5
+_PROBE_PORT = 9
+
+Ask = Callable[[str], str | None]
+
+
+@dataclass
+class _Receiver:
+    """One receiver as the owner knows it.
+
+    Attributes:
+        puller: Which.
+        keys: Its own.
+        files: How many files it gets.
+        began: When (monotonic) it was started first.
+        heard: When it was last sent something, or was started first.
+        start: Its start under way.
+        start_at: When it is to be started (again).
+        started: When its last start went well.
+        tries: Starts since something came of it.
+        refusals: Starts that the container has refused since then.
+        sent: Bytes that it had been sent at the last look.
+        is_done: Whether its end has been told.
+    """
+
+    puller: Puller
+    keys: Keys
+    files: int
+    began: float | None = None
+    heard: float = 0.0
+    start: "Future[None] | None" = None
+    start_at: float = 0.0
+    started: float = 0.0
+    tries: int = 0
+    refusals: int = 0
+    sent: int = 0
+    is_done: bool = False
+
+
+class PartDelivery:
+    """One `Serve` step.
+
+    Args:
+        step: What is served to whom.
+        partition: Its files.
+        streams: Start the receivers.
+        ip: The address of a pod, for one whose address the plan does not know.
+        gone: Says of a pod why it no longer runs, None if it does or nobody can tell.
+        tell: Takes how far all are, as a line and in percent.
+    """
+
+    def __init__(
+        self,
+        step: Serve,
+        partition: PartitionFiles,
+        streams: Streams,
+        ip: Ask,
+        gone: Ask,
+        tell: Callable[[str, int], None],
+    ) -> None:
+        from dglrun.workflow import run_keys  # noqa: PLC0415 - costs 50 ms, and a dry run needs none
+
+        self._step, self._partition, self._streams = step, partition, streams
+        self._ip, self._gone, self._tell = ip, gone, tell
+        self._own, keys = run_keys.for_transfer(step.owner, (each.pod for each in step.pullers))
+        self._sums = StoredSums(partition.folder / SUMS, manifests.BLOCK)
+        self._shares = {each.pod: self._share(each) for each in step.pullers}
+        self._receivers = [
+            _Receiver(each, keys[each.pod], len(self._shares[each.pod].paths)) for each in step.pullers
+        ]
+        self._size = sum(share.manifest.size for share in self._shares.values())
+        self._told_at, self._told_sent = time.monotonic(), 0
+
+    def run(self) -> None:
+        """Serve until all have all.
+
+        Raises:
+            RunError: a receiver has failed, its pod is gone, or nothing went on for the step's deadline.
+        """
+        pool = ThreadPoolExecutor(self._step.limit, thread_name_prefix="start")
+        try:
+            with FileServer(self._own, self._shares) as server:
+                while not all(each.is_done for each in self._receivers):
+                    self._turn(server, pool)
+                    server.wait(_TICK)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            self._sums.close()
+
+    def _share(self, puller: Puller) -> Share:
+        items = self._partition.all_files() if puller.part is None else self._partition.files(puller.part)
+        under = f"{puller.under}/" if puller.under else ""
+        manifest = manifests.of_files((f"{under}{item.name}", item.path) for item in items)
+        return Share(
+            manifest, tuple(item.path for item in items), self._sums, tuple(item.name for item in items)
+        )
+
+    # --- one turn
+
+    def _turn(self, server: FileServer, pool: ThreadPoolExecutor) -> None:
+        under_way = [each for each in self._receivers if each.began and not each.is_done]
+        for each in under_way:
+            self._look(each, server.progress(each.puller.pod))
+        free = self._step.limit - sum(not each.is_done for each in under_way)
+        waiting = [each for each in self._receivers if each.began is None]
+        for each in waiting[:free]:
+            each.began = each.heard = time.monotonic()
+        for each in self._receivers:
+            if each.began and not each.is_done and not each.start and time.monotonic() >= each.start_at:
+                each.tries += 1
+                each.start = pool.submit(self._start, each, server.port)
+        self._account(server)
+
+    def _look(self, receiver: _Receiver, progress: Progress) -> None:
+        """Take account of what has become of a receiver.
+
+        Raises:
+            RunError: it has failed, or cannot be reached any more.
+        """
+        pod, now = receiver.puller.pod, time.monotonic()
+        if progress.failure:
+            what, code = progress.failure
+            raise RunError(f"copy to {pod} failed: {what}", code)
+        if progress.is_whole:
+            receiver.is_done = True
+            self._say_done(receiver, progress)
+            return
+        if progress.connections or progress.total > receiver.sent:
+            receiver.tries = receiver.refusals = 0
+        if progress.total > receiver.sent:
+            receiver.heard, receiver.sent = now, progress.total
+        if receiver.start and receiver.start.done():
+            self._look_at_start(receiver, receiver.start, progress)
+        if now - receiver.heard > self._step.seconds:
+            raise RunError(
+                f"copy to {pod} failed: nothing was sent for {self._step.seconds:g} s", exitcodes.UNAVAILABLE
+            )
+
+    def _look_at_start(self, receiver: _Receiver, start: "Future[None]", progress: Progress) -> None:
+        """A start has ended: well, and the receiver is heard of; or it is to be tried again.
+
+        Raises:
+            RunError: the container has refused it too often, or its pod is gone.
+        """
+        error, now = start.exception(), time.monotonic()
+        is_heard = progress.connections or now - max(receiver.started, progress.moved) < SILENT_SECONDS
+        if error is None and is_heard:
+            return
+        pod, receiver.start = receiver.puller.pod, None
+        if error and not isinstance(error, _NotStartedError):
+            raise error
+        if why := self._gone(pod):
+            raise RunError(f"copy to {pod} failed: {why}", exitcodes.LOST)
+        what = str(error) if error else f"nothing was heard of the receiver for {SILENT_SECONDS:g} s"
+        receiver.refusals += isinstance(error, _NotStartedError) and not is_trouble(what)
+        if receiver.refusals >= REFUSALS:
+            raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)
+        receiver.start_at = now + PAUSES[min(receiver.tries, len(PAUSES)) - 1]
+        last = (what.splitlines() or [""])[-1]
+        print(f"dglrun: the copy to {pod} is begun again: {last}", flush=True)
+
+    # --- starts
+
+    def _start(self, receiver: _Receiver, port: int) -> None:
+        """Start a receiver; called by a thread of the pool.
+
+        Raises:
+            _NotStartedError: it did not say that it goes on.
+        """
+        puller, step = receiver.puller, self._step
+        ip = puller.ip or self._ip(puller.pod)
+        if not ip:
+            raise _NotStartedError(f"connection refused: {puller.pod} has no address yet")
+        order = Order(
+            step.owner,
+            address_towards(ip),
+            port,
+            receiver.keys,
+            puller.target,
+            step.seconds,
+            step.keeps_sums,
+            step.connections,
+        )
+        try:
+            with self._streams.open(puller.argv) as stream, stream.killed_after(START_SECONDS):
+                said, _ = stream.communicate(orders.encode(order).encode() + b"\n")
+                words = stream.stderr_text().decode(errors="replace").strip()
+        except OSError as error:
+            raise _NotStartedError(str(error)) from error
+        if STARTED not in said.decode(errors="replace").splitlines():
+            raise _NotStartedError(words or f"unexpected EOF (kubectl: {stream.returncode})")
+        receiver.started = time.monotonic()
+
+    # --- accounts
+
+    def _say_done(self, receiver: _Receiver, progress: Progress) -> None:
+        seconds = max(time.monotonic() - (receiver.began or 0.0), 1e-3)
+        size, twice = progress.size, progress.total - progress.size
+        more = f", {_amount(twice)} of it twice" if twice > 0 else ""
+        print(
+            f"sent {receiver.files} files, {_amount(size)} to {receiver.puller.pod} in {seconds:.1f} s "
+            f"({_amount(progress.total / seconds)}/s{more}), checksums compared",
+            flush=True,
+        )
+
+    def _account(self, server: FileServer) -> None:
+        """Say every EVERY_SECONDS how far each is, and all are."""
+        now = time.monotonic()
+        seconds = now - self._told_at
+        if seconds < EVERY_SECONDS:
+            return
+        found = {each.puller.pod: server.progress(each.puller.pod) for each in self._receivers}
+        sent = sum(each.total for each in found.values())
+        here = sum(each.here for each in found.values())
+        rate = (sent - self._told_sent) / seconds
+        self._told_at, self._told_sent = now, sent
+        done = sum(each.is_done for each in self._receivers)
+        line = f"{done} of {len(found)} pods have their files, {_left(here, self._size, rate)}"
+        print(f"dglrun: {line}", flush=True)
+        for each in self._receivers:
+            if each.began and not each.is_done and len(self._receivers) > 1:
+                self._account_of(each, found[each.puller.pod], now)
+        self._tell(line, int(100 * here / self._size) if self._size else 100)
+
+    def _account_of(self, receiver: _Receiver, progress: Progress, now: float) -> None:
+        rate = progress.total / max(now - (receiver.began or now), 1e-3)
+        print(f"dglrun:   {receiver.puller.pod}: {_left(progress.here, progress.size, rate)}", flush=True)
+
+
+class _NotStartedError(Exception):
+    """A start failed; says what kubectl has said."""
+
+
+def address_towards(ip: str) -> str:
+    """The address of this pod by which another one reaches it: that of the interface on the way there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        with contextlib.suppress(OSError):
+            probe.connect((ip, _PROBE_PORT))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+def _amount(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e10 else f"{size / 1e6:.1f} MB"
+
+
+def _left(here: int, size: int, rate: float) -> str:
+    left = f"{(size - here) / rate:.0f} s left" if rate > 0 else "standing still"
+    return f"{_amount(here)} of {_amount(size)}, {_amount(rate)}/s, {left}"

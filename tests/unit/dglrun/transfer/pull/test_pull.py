@@ -1,0 +1,444 @@
+"""Files pulled over TLS: whole or not at all, whatever breaks, and nothing sent twice that has arrived."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dglrun.agent import tls
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.pull import file_server, wire
+from dglrun.transfer.pull import manifest as manifests
+from dglrun.transfer.pull import order as orders
+from dglrun.transfer.pull.file_server import FileServer
+from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
+from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver
+from dglrun.transfer.pull.sums import StoredSums, sum_of
+from tests.support import pulling
+from tests.support.dglrun_pods import ROOT
+from tests.support.pulling import BLOCK, Relay, an_order, same, serving, share, write_files
+from tests.support.wait import wait_for
+
+pytestmark = pytest.mark.timeout(120)
+
+IN_FLIGHT = 2 * DEPTH
+"""Blocks that a receiver has asked for and not noted yet, at most."""
+
+
+def names_in(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_files_arrive_whole_under_their_names(tmp_path: Path) -> None:
+    """With their content and times, empty ones, too; nothing of the way is left."""
+    files = write_files(tmp_path / "from")
+
+    with serving(worker_0=share(files)) as server:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+        progress = server.progress("job-worker-0")
+
+    assert same(tmp_path / "to", files)
+    assert names_in(tmp_path / "to") == ["part0", "tiny.json"]
+    assert (progress.is_whole, progress.total) == (True, sum(pulling.SIZES.values()))
+
+
+def test_an_earlier_entry_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """No file of an older partition stays in a folder that comes anew; what else lies there does."""
+    write_files(tmp_path / "to", {"part0/stale.dgl": 10, "other/model.pt": 10})
+    files = write_files(tmp_path / "from")
+
+    with serving(worker_0=share(files)) as server:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert not (tmp_path / "to/part0/stale.dgl").exists()
+    assert (tmp_path / "to/other/model.pt").exists()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 30_000), max_size=8))
+def test_connections_that_break_anywhere_lose_nothing(cuts: list[int]) -> None:
+    """In the handshake, in a request, in a block: every file is whole, and few blocks come twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        files, to = write_files(Path(folder, "from")), Path(folder, "to")
+        with serving(worker_0=share(files)) as server, Relay(server.port, cuts) as relay:
+            Receiver(relay.order(to)).run()
+            progress = server.progress("job-worker-0")
+
+        assert same(to, files)
+        assert progress.total <= sum(pulling.SIZES.values()) + len(cuts) * DEPTH * BLOCK
+
+
+def test_twenty_kills_cost_one_block_in_twenty_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver that is started anew asks for what lacks; what has arrived is not sent twice."""
+    blocks, kills, may_go = 2000, 20, threading.Semaphore(0)
+    monkeypatch.setattr(file_server, "sum_of", lambda part: may_go.acquire(timeout=60) and sum_of(part))
+    files = write_files(tmp_path / "from", {"part0/graph.dgl": blocks * BLOCK, "tiny.json": 100})
+    size = blocks * BLOCK + 100
+
+    with serving(worker_0=share(files)) as server:
+        order = an_order(server.port, tmp_path / "to")
+        for kill in range(1, kills + 1):
+            with pulling.start(order) as process:
+                wait_for("blocks", partial(has_sent, server, kill * size // (kills + 2), may_go))
+                process.kill()
+        may_go.release(blocks)
+        Receiver(order).run()
+        total = server.progress("job-worker-0").total
+
+    assert same(tmp_path / "to", files)
+    assert total - size <= kills * IN_FLIGHT * BLOCK
+    assert total <= 1.05 * size
+
+
+def has_sent(server: FileServer, size: int, may_go: threading.Semaphore) -> bool:
+    """Whether the owner has sent so many bytes to worker 0; it may send some more."""
+    if may_go.acquire(blocking=False):  # it has not used what it had
+        may_go.release()
+    else:
+        may_go.release(20)
+    return server.progress("job-worker-0").total >= size
+
+
+def test_a_receiver_that_was_stopped_is_taken_over(tmp_path: Path) -> None:
+    """Of two starts, as after a stream that broke before it said so, the later one goes on."""
+    files = write_files(tmp_path / "from", {"part0/graph.dgl": 100 * BLOCK, "tiny.json": 100})
+    with (
+        serving(worker_0=share(files)) as server,
+        Relay(server.port, [10**6, 10**6, 0, 0, 0, 0, 0, 0, 0, 0]) as relay,
+        pulling.start(relay.order(tmp_path / "to")) as first,
+    ):
+        wait_for("the first one", lambda: server.progress("job-worker-0").lacks)
+        first.send_signal(signal.SIGSTOP)
+        with pulling.start(an_order(server.port, tmp_path / "to")) as second:
+            said = second.communicate()[1]
+        first.wait()
+
+    assert second.returncode == 0, said
+    assert first.returncode == -signal.SIGKILL
+    assert same(tmp_path / "to", files)
+
+
+def test_a_receiver_that_had_placed_a_part_of_the_entries_goes_on(tmp_path: Path) -> None:
+    """Killed between two renames: what is in its place stays, and nothing is sent again."""
+    files, to = write_files(tmp_path / "from"), tmp_path / "to"
+    with serving(worker_0=share(files)) as server:
+        Receiver(an_order(server.port, to)).run()
+    with serving(worker_0=share(files)) as server:
+        order = an_order(server.port, to)
+        _as_if_killed_while_placing(order, to)
+        Receiver(order).run()
+        progress = server.progress("job-worker-0")
+
+    assert same(to, files)
+    assert progress.total == 0
+
+
+def test_a_receiver_that_was_killed_when_all_was_done_finds_that(tmp_path: Path) -> None:
+    """The owner never heard of it; it is told, and sends nothing again."""
+    files, to = write_files(tmp_path / "from"), tmp_path / "to"
+    for total in (sum(pulling.SIZES.values()), 0):
+        with serving(worker_0=share(files)) as server:
+            Receiver(replace(an_order(server.port, to), keeps_sums=True)).run()
+            progress = server.progress("job-worker-0")
+
+        assert (progress.is_whole, progress.total) == (True, total)
+        assert same(to, files)
+
+
+def _as_if_killed_while_placing(order: orders.Order, to: Path) -> None:
+    """Everything has come, the first entry is in its place, the JSON is not."""
+    from dglrun.transfer.pull.staging import Staging  # noqa: PLC0415 - this test alone looks inside
+
+    receiver = Receiver(order)
+    manifest = receiver._manifest()
+    staging = Staging(to)
+    journal = staging.begin(Manifest(manifest.files, manifest.block))
+    for block in list(journal.lacking()):
+        file = manifest.files[block.file]
+        with (to / file.name).open("rb") as done:
+            done.seek(manifest.offset(block))
+            journal.note(block, sum_of(done.read(manifest.length(block))))
+    (staging.folder / "files/part0/graph.dgl").unlink()
+    for name in ("node_feat.dgl", "none.dgl"):
+        (staging.folder / "files/part0" / name).unlink()
+    (staging.folder / "files/part0").rmdir()
+    (to / "tiny.json").replace(staging.folder / "files/tiny.json")
+    staging.close()
+
+
+def test_a_block_that_came_wrong_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: the file is whole, and the block has been sent twice."""
+    wrong = iter([True])
+    monkeypatch.setattr(file_server, "sum_of", lambda part: bytes(32) if next(wrong, False) else sum_of(part))
+    files = write_files(tmp_path / "from")
+
+    with serving(worker_0=share(files)) as server:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+        total = server.progress("job-worker-0").total
+
+    assert same(tmp_path / "to", files)
+    assert total == sum(pulling.SIZES.values()) + BLOCK
+
+
+def test_a_block_that_is_wrong_for_good_is_named(tmp_path: Path) -> None:
+    """The owner's disk gives other bytes than it took; nothing of it appears, and nothing is left."""
+    files, first = write_files(tmp_path / "from"), tmp_path / "first"
+    with serving(worker_0=share(files)) as server:
+        Receiver(replace(an_order(server.port, first), keeps_sums=True)).run()
+    broken = first / "part0/graph.dgl"
+    times = broken.stat()
+    with broken.open("r+b") as file:
+        file.seek(2 * BLOCK)
+        file.write(b"other")
+    os.utime(broken, ns=(times.st_atime_ns, times.st_mtime_ns))
+    kept = [(name, first / name) for name, _ in files]
+
+    with serving(worker_0=share(kept, sums=first / ".dglrun-sums")) as server:
+        with pytest.raises(
+            RunError, match=rf"part0/graph.dgl: block 2 of {BLOCK} bytes arrived {WRONG} times"
+        ):
+            Receiver(an_order(server.port, tmp_path / "to")).run()
+        failure = server.progress("job-worker-0").failure
+
+    assert failure is not None
+    assert failure[1] == exitcodes.IO
+    assert names_in(tmp_path / "to") == []
+
+
+def test_sums_that_are_known_spare_the_next_hop_its_hashing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher sends on what it has received; nothing there is read for a checksum a second time."""
+    files, first = write_files(tmp_path / "from"), tmp_path / "first"
+    with serving(worker_0=share(files)) as server:
+        Receiver(replace(an_order(server.port, first), keeps_sums=True)).run()
+    monkeypatch.setattr(file_server, "sum_of", lambda _part: pytest.fail("hashed a second time"))
+    kept = [(name, first / name) for name, _ in files]
+
+    with serving(worker_0=share(kept, sums=first / ".dglrun-sums")) as server:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert same(tmp_path / "to", files)
+
+
+@pytest.mark.parametrize("how", ["longer", "shorter", "touched", "gone"])
+def test_a_file_that_changes_is_named(tmp_path: Path, how: str) -> None:
+    """Its manifest says another size or time: no receiver gets half of each."""
+    files = write_files(tmp_path / "from")
+    shared, path = share(files), tmp_path / "from/part0/graph.dgl"
+    if how == "gone":
+        path.unlink()
+    elif how == "touched":
+        os.utime(path, ns=(1, 1))
+    else:
+        os.truncate(path, 60_000 if how == "longer" else 40_000)
+
+    with serving(worker_0=shared) as server, pytest.raises(RunError) as caught:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert caught.value.code == exitcodes.IO
+    expected = (
+        "cannot be read: No such file" if how == "gone" else "changed while it was sent: expected 50000"
+    )
+    assert f"job-launcher: {path}: {expected}" in str(caught.value)
+    assert names_in(tmp_path / "to") == []
+
+
+def test_zeros_take_no_disk(tmp_path: Path) -> None:
+    """A block of zeros stays a hole; the file is the same."""
+    path = tmp_path / "graph.dgl"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+        file.seek(32 << 20)
+        file.write(b"in the middle")
+    files = [("graph.dgl", path)]
+
+    with serving(worker_0=share(files, 1 << 20)) as server:
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert same(tmp_path / "to", files)
+    assert (tmp_path / "to/graph.dgl").stat().st_blocks * 512 <= 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("size=64k", "to: expected 1103372 bytes free for 4 files, got "),
+        ("size=8m,nr_inodes=6", "cannot be written: No space left on device"),
+    ],
+)
+def test_a_full_disk_is_named_and_has_its_own_code(tmp_path: Path, options: str, words: str) -> None:
+    """Before the first block where that can be known."""
+    to = tmp_path / "to"
+    to.mkdir()
+    mount = f'mount -t tmpfs -o {options} tmpfs {to} && exec "$@"'
+
+    with serving(worker_0=share(write_files(tmp_path / "from"))) as server:
+        with pulling.start(
+            an_order(server.port, to), "unshare", "--mount", "sh", "-c", mount, "sh"
+        ) as process:
+            said = process.communicate()[1]
+        progress = server.progress("job-worker-0")
+
+    assert process.returncode == exitcodes.FULL, said
+    assert words in said
+    assert progress.failure == (said.rstrip(), exitcodes.FULL)
+    assert progress.total == 0
+
+
+def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
+    """When nothing has come for as long as the order says; what has come stays for another start."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    with pytest.raises(RunError, match=r"nothing came from job-launcher for") as caught:
+        Receiver(an_order(port, tmp_path / "to", patience=0.1)).run()
+
+    assert caught.value.code == exitcodes.UNAVAILABLE
+
+
+# --- who may read
+
+
+def test_a_stranger_gets_no_further_than_the_handshake(tmp_path: Path) -> None:
+    """Without a certificate of this transfer's authority; an agent's keys are of another one."""
+    from dglrun.workflow import run_keys  # noqa: PLC0415 - as above
+
+    others = run_keys.make(["job-worker-0"])[0]
+    files = write_files(tmp_path / "from")
+    with serving(worker_0=share(files)) as server:
+        order = an_order(server.port, tmp_path / "to", patience=0.0)
+        strange = replace(order, keys=replace(others, authority=pulling.keys().authority))
+        with pytest.raises(RunError, match="nothing came"):
+            Receiver(strange).run()
+        Receiver(an_order(server.port, tmp_path / "to")).run()  # it is still served
+
+    assert same(tmp_path / "to", files)
+
+
+def test_another_workers_certificate_reads_no_foreign_part(tmp_path: Path) -> None:
+    """Each gets its own files by whatever numbers it asks for; one without a share gets nothing."""
+    own = write_files(tmp_path / "from", {"part0/a": 10})
+    foreign = write_files(tmp_path / "from", {"part1/a": 10, "part1/b": 10})
+
+    with serving(worker_0=share(own), worker_1=share(foreign)) as server:
+        answers = [_ask(server, 0, Block(0, 0)), _ask(server, 0, Block(1, 0))]
+    with serving(worker_1=share(foreign)) as server, pytest.raises((OSError, wire.BrokenError)):
+        _ask(server, 0, Block(0, 0))
+
+    assert answers[0] == (wire.State.BLOCK, own[0][1].read_bytes())
+    assert answers[1][0] == wire.State.REFUSED
+    assert "expected a block of the manifest" in json.loads(answers[1][1])["what"]
+
+
+def _ask(server: FileServer, worker: int, block: Block) -> tuple[int, bytes]:
+    """What the owner answers to one worker's request."""
+    context = tls.client_context(pulling.keys(worker))
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 30) as raw,
+        context.wrap_socket(raw, server_hostname=pulling.OWNER) as connection,
+    ):
+        connection.sendall(wire.ask(block))
+        state, length, _ = wire.REPLY.unpack(wire.receive(connection, wire.REPLY.size))
+        return state, wire.receive(connection, length)
+
+
+def test_silent_strangers_keep_nobody_out(tmp_path: Path) -> None:
+    """Whoever opens connections and says nothing loses the oldest of them."""
+    files = write_files(tmp_path / "from")
+    with serving(worker_0=share(files)) as server:
+        silent = [
+            socket.create_connection(("127.0.0.1", server.port)) for _ in range(file_server.STRANGERS + 5)
+        ]
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+        for each in silent:
+            each.close()
+
+    assert same(tmp_path / "to", files)
+
+
+# --- texts
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../up", "part0/../../up"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+    """The owner is trusted with content, not with places."""
+    text = manifests.encode(Manifest((FileEntry(name, 1, 1),)))
+
+    with pytest.raises(ManifestError, match="expected the name of a file within the target folder"):
+        manifests.decode(text)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(1, 7))
+def test_blocks_cover_each_file_exactly(sizes: list[int], block: int) -> None:
+    """Numbered without a gap, none empty, none beyond the end."""
+    manifest = Manifest(tuple(FileEntry(str(i), size, 0) for i, size in enumerate(sizes)), block)
+
+    blocks = list(manifest.blocks())
+
+    assert [manifest.number(each) for each in blocks] == list(range(manifest.first_blocks[-1]))
+    assert all(manifest.length(each) > 0 and manifest.has(each) for each in blocks)
+    for index, size in enumerate(sizes):
+        assert sum(manifest.length(each) for each in blocks if each.file == index) == size
+    assert not manifest.has(Block(len(sizes), 0))
+
+
+def test_sums_that_are_no_sums_count_for_nothing(tmp_path: Path) -> None:
+    """A file of that name may be anybody's."""
+    (tmp_path / "sums").write_text("other")
+
+    for name in ("sums", "none"):
+        sums = StoredSums(tmp_path / name, BLOCK)
+        assert sums.find(FileEntry("a", 1, 1), 0) is None
+        sums.close()
+
+
+@pytest.mark.parametrize(("argv", "line"), [((), "no order"), (("--what",), "{}")])
+def test_a_receiver_without_an_order_says_so(argv: tuple[str, ...], line: str) -> None:
+    """Exit code 2, and no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "dglrun.transfer.pull", *argv],
+        input=line,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert done.returncode == exitcodes.USAGE
+    assert done.stderr.startswith("dglrun.transfer.pull: expected")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_detached_receiver_outlives_the_stream_that_started_it(tmp_path: Path) -> None:
+    """It says `started`; then the stream may end, and the files come all the same."""
+    files = write_files(tmp_path / "from")
+    with serving(worker_0=share(files)) as server:
+        done = subprocess.run(
+            [*pulling.RECEIVE, "--detach"],
+            input=orders.encode(an_order(server.port, tmp_path / "to")),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        wait_for("the files", lambda: server.progress("job-worker-0").is_whole)
+        wait_for("the end", lambda: not (tmp_path / "to/.dglrun-incoming").exists())
+
+    assert done.stdout == "started\n"
+    assert same(tmp_path / "to", files)
