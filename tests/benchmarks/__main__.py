@@ -4,6 +4,8 @@ dispatch: beside DGL's pipeline. DGL_TOOLS names the `tools` of a DGL 2.1 checko
 that runs them; without them only ours is measured, and the benchmark says so.
 operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR names its binary. It brings
 the one-node cluster up unless KUBECONFIG names another.
+transfer: a partition from the partitioner's disk to the workers' disks, beside kubectl cp, plain TCP and one
+TLS stream, between pods of that cluster.
 
 With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). Assignment has its own command, since it
 takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
@@ -50,6 +52,13 @@ def chosen(only: str, arguments: Sequence[str]) -> list[str]:
     return [only] if only else list(BENCHMARKS)
 
 
+def _cluster_with_image() -> Mapping[str, str]:
+    """As above, and the job image is on it."""
+    found = _cluster()
+    subprocess.run((sys.executable, "-m", "tests.cluster", "images", "job"), check=True)
+    return found
+
+
 def _nothing() -> Mapping[str, str]:
     return {}
 
@@ -66,6 +75,7 @@ def _cluster() -> Mapping[str, str]:
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
+    "transfer": ("transfer_bench", _cluster_with_image),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""
 
