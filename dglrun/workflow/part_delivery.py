@@ -27,7 +27,9 @@ from dglrun.transfer.streams import Streams
 from dglrun.workflow.steps import Puller, Serve
 
 SILENT_SECONDS = 15.0
-"""A receiver without a connection for so long is started again."""
+"""A receiver that has not been heard of for so long after its start is started again."""
+BROKEN_SECONDS = 5.0
+"""The same for one that has begun, and has no connection any more."""
 START_SECONDS = 60.0
 """Then a stream that says nothing is killed, and the start is tried again."""
 REFUSALS = 3
@@ -181,15 +183,18 @@ class PartDelivery:
             RunError: the container has refused it too often, or its pod is gone.
         """
         error, now = start.exception(), time.monotonic()
-        is_heard = progress.connections or now - max(receiver.started, progress.moved) < SILENT_SECONDS
-        if error is None and is_heard:
+        has_begun = progress.moved > receiver.started
+        silent = now - max(receiver.started, progress.moved)
+        if error is None and (
+            progress.connections or silent < (BROKEN_SECONDS if has_begun else SILENT_SECONDS)
+        ):
             return
         pod, receiver.start = receiver.puller.pod, None
         if error and not isinstance(error, _NotStartedError):
             raise error
         if why := self._gone(pod):
             raise RunError(f"copy to {pod} failed: {why}", exitcodes.LOST)
-        what = str(error) if error else f"nothing was heard of the receiver for {SILENT_SECONDS:g} s"
+        what = str(error) if error else f"nothing was heard of the receiver for {silent:.0f} s"
         receiver.refusals += isinstance(error, _NotStartedError) and not is_trouble(what)
         if receiver.refusals >= REFUSALS:
             raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)

@@ -4,6 +4,8 @@ dispatch: beside DGL's pipeline. DGL_TOOLS names the `tools` of a DGL 2.1 checko
 that runs them; without them only ours is measured, and the benchmark says so.
 operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR names its binary. It brings
 the one-node cluster up unless KUBECONFIG names another.
+transfer: a partition from the partitioner's disk to the workers' disks, beside kubectl cp, plain TCP and one
+TLS stream, between pods of that cluster.
 
 assign: KaMinPar beside METIS on graphs of 40M edges.
 
@@ -52,6 +54,13 @@ def chosen(only: str, arguments: Sequence[str]) -> list[str]:
     return [only] if only else list(BENCHMARKS)
 
 
+def _cluster_with_image() -> Mapping[str, str]:
+    """As above, and the job image is on it."""
+    found = _cluster()
+    subprocess.run((sys.executable, "-m", "tests.cluster", "images", "job"), check=True)
+    return found
+
+
 def _nothing() -> Mapping[str, str]:
     return {}
 
@@ -69,6 +78,7 @@ BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "assign": ("assign_bench", _nothing),
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
+    "transfer": ("transfer_bench", _cluster_with_image),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""
 

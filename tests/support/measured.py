@@ -102,6 +102,12 @@ TABLES = {
             ("Back end", "Ranks", _SECONDS, "Of it the library", "Rest", _MEMORY, *_QUALITY),
         ),
         Table("example", "explanation/debian-graph.md", f"{_BENCHMARK} example", ("Model", "Test accuracy")),
+        Table(
+            "transfer",
+            "reference/figures.md",
+            "make bench ONLY=transfer BENCH_ARGS=--write",
+            ("Way", "Size", "First hop, MB/s", "Second hop, MB/s", "Both, MB/s", "CPU s per GB, both"),
+        ),
         Table("readers", "reference/formats.md", f"{_BENCHMARK} readers", ("Format", "10⁶ rows/s", "GB/s")),
     )
 }  # fmt: skip

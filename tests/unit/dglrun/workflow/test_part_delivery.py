@@ -1,0 +1,130 @@
+"""A partition served to pods that pull it: who is started, when again, and how it fails."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.partition_files import PartitionFiles
+from dglrun.transfer.streams import Streams
+from dglrun.workflow import part_delivery
+from dglrun.workflow.part_delivery import PartDelivery, address_towards
+from dglrun.workflow.steps import Puller, Serve
+from tests.support.dglrun_pods import ROOT, write_partition
+
+pytestmark = pytest.mark.timeout(120)
+
+PULL = f"cd {shlex.quote(str(ROOT))}; exec {shlex.quote(sys.executable)} -S -m dglrun.transfer.pull --detach"
+
+
+def nobody_knows(_pod: str) -> str | None:
+    """The API server knows the pod, or does not answer."""
+    return None
+
+
+def deliver(
+    tmp_path: Path,
+    shell: str = PULL,
+    *,
+    workers: int = 1,
+    limit: int = 16,
+    seconds: float = 60.0,
+    gone: Callable[[str], str | None] = nobody_knows,
+) -> list[str]:
+    """Serve a partition to pods in which `shell` stands for kubectl; returns how far it told to be."""
+    write_partition(tmp_path / "dataset", workers)
+    argv = ("sh", "-c", shell)
+    pullers = tuple(
+        Puller(f"job-worker-{part}", "127.0.0.1", argv, part, str(tmp_path / f"{part}"), "workload")
+        for part in range(workers)
+    )
+    config = str(tmp_path / "dataset/tiny.json")
+    step = Serve("job-launcher", config, pullers, limit, 2, keeps_sums=False, seconds=seconds)
+    partition, told = PartitionFiles.find(Path(config), workers), list[str]()
+
+    def tell(line: str, percent: int) -> None:
+        told.append(f"{percent} %: {line}")
+
+    PartDelivery(step, partition, Streams(), nobody_knows, gone, tell).run()
+    return told
+
+
+def test_each_worker_gets_its_part_and_the_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In the folder `workload`, however few may pull at a time."""
+    deliver(tmp_path, workers=3, limit=1)
+
+    for part in range(3):
+        found = sorted(path.name for path in (tmp_path / f"{part}/workload").iterdir())
+        assert found == [f"part{part}", "tiny.json"]
+    said = capfd.readouterr().out
+    assert said.count("sent 4 files, ") == 3
+
+
+def test_how_far_all_are_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the log for each and for all, and to the job's status in percent."""
+    monkeypatch.setattr(part_delivery, "EVERY_SECONDS", 0.0)
+
+    told = deliver(tmp_path, workers=2)
+
+    said = capfd.readouterr().out
+    assert "of 2 pods have their files, " in said
+    assert "dglrun:   job-worker-1: " in said
+    assert told[-1].startswith("100 %: 2 of 2 pods have their files, ")
+
+
+def test_a_receiver_that_is_not_heard_of_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It said that it goes on and was killed, or its network is not there yet."""
+    monkeypatch.setattr(part_delivery, "SILENT_SECONDS", 0.2)
+    dies = f"[ -e {tmp_path}/once ] || {{ cat >/dev/null; touch {tmp_path}/once; echo started; exit; }}"
+
+    deliver(tmp_path, f"{dies}\n{PULL}")
+
+    assert (
+        "the copy to job-worker-0 is begun again: nothing was heard of the receiver" in capfd.readouterr().out
+    )
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("shell", "seconds", "code", "words"),
+    [
+        ("echo no such command >&2; exit 127", 60.0, exitcodes.UNAVAILABLE, "no such command"),
+        ("echo 'connection refused' >&2; exit 1", 2.0, exitcodes.UNAVAILABLE, "nothing was sent for 2 s"),
+        ("cat >/dev/null; echo started", 2.0, exitcodes.UNAVAILABLE, "nothing was sent for 2 s"),
+        (f"touch 0; {PULL}", 60.0, exitcodes.IO, "cannot be written: Not a directory"),
+    ],
+)
+def test_a_copy_that_fails_names_pod_and_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str, seconds: float, code: int, words: str
+) -> None:
+    """A command that the pod refuses, an API server or receiver that stays away, a folder that is none."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(RunError, match=f"copy to job-worker-0 failed: .*{words}") as caught:
+        deliver(tmp_path, shell, seconds=seconds)
+
+    assert caught.value.code == code
+
+
+def test_a_pod_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its receiver has gone silent, and the API server says why."""
+    monkeypatch.setattr(part_delivery, "SILENT_SECONDS", 0.1)
+
+    with pytest.raises(RunError, match="copy to job-worker-0 failed: it was evicted") as caught:
+        deliver(tmp_path, "cat >/dev/null; echo started", gone=lambda _pod: "it was evicted")
+
+    assert caught.value.code == exitcodes.LOST
+
+
+def test_the_address_is_the_one_on_the_way_to_the_other_pod() -> None:
+    """A pod may have several networks."""
+    assert address_towards("127.0.0.1") == "127.0.0.1"
+    assert address_towards("127.0.0.9") == "127.0.0.1"
