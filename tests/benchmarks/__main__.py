@@ -4,9 +4,10 @@ dispatch: beside DGL's pipeline. DGL_TOOLS names the `tools` of a DGL 2.1 checko
 that runs them; without them only ours is measured, and the benchmark says so.
 operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR names its binary. It brings
 the one-node cluster up unless KUBECONFIG names another.
+agents: a launcher with a hundred workers on this machine by `dglrun local`; needs root.
 
-With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). Assignment has its own command, since it
-takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
+With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs; workers). Assignment has its own command,
+since it takes a graph: `python -m tests.benchmarks.partition_speed FOLDER`.
 """
 
 import os
@@ -66,6 +67,7 @@ def _cluster() -> Mapping[str, str]:
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
+    "agents": ("agents", _nothing),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""
 
