@@ -10,8 +10,7 @@ from dglrun.contract.names import Role
 
 _KUBEXEC = """\
 #!/bin/sh
-# Runs a command in a pod of this job:  kubexec.sh POD COMMAND...
-# POD may carry a container ("POD -c CONTAINER"); a worker's main container needs no name.
+# As the operator's, but for the wait for an API server that is away:  kubexec.sh POD COMMAND...
 set -eu
 if [ "$#" -lt 2 ]; then
     echo "usage: kubexec.sh POD COMMAND..." >&2

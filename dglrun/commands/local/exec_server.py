@@ -91,10 +91,12 @@ class ExecServer:
         except Refused as error:
             return {"code": 1, "words": str(error)}
         except OSError as error:
-            return {"code": 127, "words": f"error: {request['command'][0]}: {error.strerror}"}
+            words = f'error: exec: "{request["command"][0]}": {error.strerror}'.lower()
+            return {"code": 127, "words": words}
         # The streams stay open here until the answer is sent: no longer, as the caller waits for their end.
         code = process.wait()
-        return {"code": code if code >= 0 else 128 - code, "words": ""}
+        code = code if code >= 0 else 128 - code
+        return {"code": code, "words": f"command terminated with exit code {code}" if code else ""}
 
 
 def programs(python: str, folder: str) -> dict[str, str]:

@@ -47,7 +47,7 @@ def test_streams_and_exit_code_pass_through(kube: Path) -> None:
     done = execute(kube, "sh", "-c", 'cat; echo "$OF_POD $HOME"; pwd >&2; exit 7', said="hello\n")
 
     assert (done.returncode, done.stdout) == (7, "hello\nyes \n")
-    assert done.stderr.endswith("/pod\n")
+    assert done.stderr.endswith("/pod\ncommand terminated with exit code 7\n")
 
 
 def test_arguments_are_no_shells(kube: Path) -> None:

@@ -1,5 +1,6 @@
 """What `dglrun local` reads in a job, what it refuses, and that pods get what the operator gives them."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import yaml
 
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import config as operator_config
-from dgl_operator.render import environment
+from dgl_operator.render import environment, scripts
 from dgl_operator.render.config import Addresses
 from dglrun.commands.arguments import UsageError
 from dglrun.commands.local import config_files, job, pod_environment, render
@@ -16,6 +17,7 @@ from dglrun.commands.local.job import LocalJob, Mount
 from dglrun.commands.local.places import IN_NAMESPACES
 from dglrun.commands.local.pod import Pod
 from dglrun.commands.local.render import Machine
+from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 from tests.support.job_cases import EXAMPLES
 from tests.support.jobs import a_raw_job, a_template
@@ -156,7 +158,7 @@ def test_the_variables_are_the_operators(tmp_path: Path, body: dict[str, Any]) -
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode.has_workers])
 def test_the_files_of_the_config_map_are_the_operators(tmp_path: Path, mode: Mode) -> None:
-    """Addresses, columns, and the text of kubexec.sh."""
+    """Names, addresses, columns; kubexec.sh has its own test."""
     body = a_raw_job(mode=mode, slotsPerWorker=3)
     found, operators = read(tmp_path, body), DGLJob.parse(body)
     ips = render.addresses(found, is_isolated=True)
@@ -168,7 +170,36 @@ def test_the_files_of_the_config_map_are_the_operators(tmp_path: Path, mode: Mod
 
     files = config_files.files(found, ips, "/opt/kube/kubectl")
 
-    assert files == operator_config.config_map(operators, known)["data"]
+    rendered = operator_config.config_map(operators, known)["data"]
+    assert files.keys() == rendered.keys()
+    assert {**files, names.KUBEXEC: ""} == {**rendered, names.KUBEXEC: ""}
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("sage-worker-1", "sage-worker-1 -c main"),
+        ("sage-worker-1 -c other", "sage-worker-1 -c other"),
+        ("sage-launcher", "sage-launcher"),
+    ],
+)
+def test_kubexec_takes_pods_and_commands_as_the_operators(tmp_path: Path, target: str, words: str) -> None:
+    """A worker's main container needs no name, and a shell in the pod reads the command."""
+    body = a_raw_job()
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    kubectl.chmod(0o755)
+    ips = render.addresses(job_of := read(tmp_path, body), is_isolated=True)
+    ours = config_files.files(job_of, ips, str(kubectl))[names.KUBEXEC]
+    rendered = scripts.kubexec("default", "sage", "main").replace("/opt/kube/kubectl", str(kubectl))
+
+    said = [
+        subprocess.run(["sh", "-c", text, "kubexec.sh", target, "a;", "b c"], capture_output=True, check=True)
+        for text in (ours, rendered)
+    ]
+
+    expected = ["exec", "--namespace", "default", *words.split(), "--", "/bin/sh", "-c", "a; b c", ""]
+    assert [done.stdout.decode() for done in said] == ["|".join(expected)] * 2
 
 
 def test_a_partitioner_has_the_launchers_command_and_both_variables(tmp_path: Path) -> None:
