@@ -16,7 +16,7 @@ LIGHT = os.environ.get("DGL_OPERATOR_LIGHT") == "1"
 
 @pytest.mark.skipif(LIGHT, reason="DGL_OPERATOR_LIGHT=1: this machine only drives a cluster")
 def test_the_example_is_trained_without_kubernetes() -> None:
-    """Two workers in namespaces, the same job as in the cluster, as good as there; the steps are timed."""
+    """Two workers in namespaces, the same job as in the cluster, as good as there."""
     done = subprocess.run(
         ["make", "local"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
@@ -26,4 +26,3 @@ def test_the_example_is_trained_without_kubernetes() -> None:
     assert found
     assert float(found[1]) >= float(found[2]) + ABOVE_MAJORITY
     assert re.search(r"output, \d+ files: .*/build/local/dgl-api/output$", done.stdout, re.M)
-    assert re.search(r"^ +\d+ s  in all$", done.stdout, re.M)

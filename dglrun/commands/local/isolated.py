@@ -98,7 +98,7 @@ class Sandboxes:
         """
         pid = str(self._pids[pod.name])
         network = ["--net"] if self._has_network else []
-        enter = ["nsenter", "--target", pid, "--mount", "--uts", "--ipc", *network, "--pid"]
+        enter = ["nsenter", "--target", pid, "--mount", "--uts", "--ipc", *network, "--pid", "--root"]
         return [*enter, "--", "env", f"--chdir={pod.cwd}", *argv], dict(pod.env), None
 
     def stop(self, pod: Pod) -> None:

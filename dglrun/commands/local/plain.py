@@ -37,7 +37,7 @@ def check(job: LocalJob) -> None:
     if job.workers > 1:
         raise UsageError(
             f"spec.dglReplicaSpecs.Worker.replicas: expected 1 without namespaces, got {job.workers}:"
-            " run as root, as each worker needs a network of its own"
+            " run as root, where namespaces are allowed, as each worker needs a network of its own"
         )
 
 

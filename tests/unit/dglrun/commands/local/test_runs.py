@@ -16,6 +16,8 @@ from tests.support.local_runs import LocalJob, finish, wait_until
 from tests.support.wait import wait_for
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+NOBODY = () if os.geteuid() else ("unshare", "--user")
+"""Runs a command without any right of root's."""
 HANG = "import time\nprint('now', flush=True)\ntime.sleep(600)"
 
 
@@ -115,11 +117,12 @@ def test_a_failing_partition_script_ends_the_run_before_the_workers(
     assert "worker" not in output.replace("--num-workers", "")
 
 
-def test_one_worker_needs_no_namespaces(job: LocalJob) -> None:
-    """Paths of the workspace are found in the pod's folder."""
+@pytest.mark.parametrize("flags", [(), ("--no-isolation",)], ids=str)
+def test_one_worker_needs_no_namespaces(job: LocalJob, flags: tuple[str, ...]) -> None:
+    """And no root; paths of the workspace are found in the pod's folder."""
     job.write("--output-dir=/dgl_workspace/output")
 
-    code, output = job.run("--no-isolation")
+    code, output = job.run(*flags, before=() if flags else NOBODY)
 
     assert code == 0, output
     assert "trains on " in output
@@ -130,10 +133,10 @@ def test_two_workers_without_root_are_refused(job: LocalJob) -> None:
     """In one line that says how."""
     job.write(workers=2)
 
-    code, output = job.run(before=() if os.geteuid() else ("unshare", "--user"))
+    code, output = job.run(before=NOBODY)
 
     assert code == 2
-    assert "Worker.replicas: expected 1 without namespaces, got 2: run as root" in output
+    assert "Worker.replicas: expected 1 without namespaces, got 2: run as root, where" in output
 
 
 @pytest.mark.parametrize("isolation", [pytest.param((), marks=NEEDS_ROOT), ("--no-isolation",)], ids=str)
