@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e demo images cluster-up cluster-down generate modern modern-formats bench fuzz
+.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate modern modern-formats bench fuzz
 
 PYTHON = .venv/bin/python
 
@@ -24,6 +24,9 @@ e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone
 fuzz: setup ## Hostile objects against the operator on the real API server; N=10000 cases, SEED=1 repeats a run
 	@.ci/fuzz $(or $(N),500) $(SEED)
 
+local: ## From nothing to a trained model without Kubernetes: torch, DGL, DGL-API example by dglrun local
+	@.ci/local
+
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo
 
@@ -45,5 +48,5 @@ modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the examples
 modern-formats: setup ## What DGL 2 reads of ours: its loader, GraphBolt, training (torch 2.2.1 + dgl 2.1.0)
 	@$(PYTHON) -m tests.modern
 
-bench: setup ## Performance against the peers; ONLY=assign|dispatch|operator|transfer: one of them, with BENCH_ARGS="--jobs 300"
+bench: setup ## Performance against the peers; ONLY=agents|assign|dispatch|operator|transfer: one of them, with BENCH_ARGS="--jobs 300"
 	@$(PYTHON) -m tests.benchmarks

@@ -29,6 +29,16 @@ class Command:
 
 
 COMMANDS = {
+    "local": Command(
+        "run a DGLJob on this machine, without Kubernetes",
+        "dglrun local job.yaml --mount code:/dgl_workspace/code",
+        """\
+Run the pods of a DGLJob on this machine in the operator's order, with this machine's
+programs in place of the images: the same plan, agents and connections.
+
+As root each pod has namespaces (network, mounts, processes) of its own. Otherwise the
+job has one worker at most, and its pods are folders. Exit code: the launcher's.""",
+    ),
     "chunk": Command(
         "make a chunked graph of numpy, parquet or DGLGraph files",
         "dglrun chunk --out-dir chunks --name g --nodes paper=4 --edges paper:cites:paper=cites.npy",

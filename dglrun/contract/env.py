@@ -26,6 +26,9 @@ GPUS_PER_WORKER = "DGL_OPERATOR_GPUS_PER_WORKER"
 REPORT = "DGL_OPERATOR_REPORT"
 """Name of the ConfigMap that takes progress and partition quality."""
 
+SERVICE_ACCOUNT = "DGL_OPERATOR_SERVICE_ACCOUNT"
+"""Folder of the service account, set by `dglrun local`; the operator leaves it to the kubelet."""
+
 WATCHER_NAMESPACE = "NAMESPACE"
 WATCHER_FILE = "WATCHERFILE"
 WATCHER_MODE = "WATCHERMODE"

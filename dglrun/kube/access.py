@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dglrun.contract import env as variables
 from dglrun.kube.errors import NotInCluster
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -38,18 +39,21 @@ class Access:
         Args:
             env: The process's environment.
             namespace: Namespace of the job; default is the service account's own.
-            account: Folder of the service account; default ACCOUNT.
+            account: Folder of the service account; default the one that DGL_OPERATOR_SERVICE_ACCOUNT names,
+                which has no CA where the server speaks plain HTTP (`dglrun local`), else ACCOUNT.
 
         Raises:
             NotInCluster: a variable or file is missing; names it.
         """
-        account = account or ACCOUNT
+        given = env.get(variables.SERVICE_ACCOUNT)
+        account = account or (Path(given) if given else ACCOUNT)
+        is_plain = bool(given) and not (account / "ca.crt").exists()
         return cls(
             host=_variable(env, "KUBERNETES_SERVICE_HOST"),
             port=_port(_variable(env, "KUBERNETES_SERVICE_PORT")),
             namespace=namespace or _content(account / "namespace"),
             token_file=_present(account / "token"),
-            ca_file=_present(account / "ca.crt"),
+            ca_file=None if is_plain else _present(account / "ca.crt"),
         )
 
     def token(self) -> str | None:

@@ -6,11 +6,11 @@ operator: many jobs at once on fake nodes, beside mpi-operator when MPI_OPERATOR
 the one-node cluster up unless KUBECONFIG names another.
 transfer: a partition from the partitioner's disk to the workers' disks, beside kubectl cp, plain TCP and one
 TLS stream, between pods of that cluster.
-
 assign: KaMinPar beside METIS on graphs of 40M edges.
+agents: a launcher with a hundred workers on this machine by `dglrun local`; needs root.
 
-With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). All back ends on a graph of your own:
-`python -m tests.benchmarks.partition_speed FOLDER`.
+With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs; workers). All back ends on a graph of your
+own: `python -m tests.benchmarks.partition_speed FOLDER`.
 """
 
 import os
@@ -79,6 +79,7 @@ BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
     "transfer": ("transfer_bench", _cluster_with_image),
+    "agents": ("agents", _nothing),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""
 

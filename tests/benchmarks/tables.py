@@ -18,9 +18,10 @@ from pathlib import Path
 
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from tests.benchmarks import assign_bench, dispatch_bench, partition_graphs, partition_speed
+from tests.benchmarks import agents, assign_bench, dispatch_bench, partition_graphs, partition_speed
 from tests.benchmarks.dispatch_data import Size
 from tests.benchmarks.partition_speed import QUALITY, Row
+from tests.e2e.local import package_index
 from tests.support import measured
 
 Cells = list[str]
@@ -165,7 +166,7 @@ def example() -> Iterator[Cells]:
     }
     with tempfile.TemporaryDirectory() as folder:
         graph_folder, index = Path(folder) / "graph", Path(folder) / "Packages"
-        index.write_bytes(_package_index())
+        index.write_bytes(package_index())
         _example("debian_graph.py", "--index", str(index), "--out", str(graph_folder))
         majority = ""
         rows = []
@@ -191,19 +192,6 @@ def _example(script: str, *argv: str) -> str:
     return subprocess.run(words, cwd=EXAMPLE, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def _package_index() -> bytes:
-    """As the example's image reads it."""
-    wanted = ("Identifier: Packages", "Codename: bookworm", "Component: main")
-    listed = subprocess.run(
-        ("apt-get", "indextargets", "--format", "$(FILENAME)", *wanted),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    argv = ("/usr/lib/apt/apt-helper", "cat-file", *listed.stdout.split())
-    return subprocess.run(argv, check=True, capture_output=True).stdout
-
-
 WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "dispatch": dispatch,
     "dispatch-growth": dispatch_growth,
@@ -213,6 +201,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "parmetis": parmetis,
     "readers": readers,
     "example": example,
+    "agents": agents.rows,
 }
 """What measures each table of tests/support/measured.py that is no suite's."""
 

@@ -6,6 +6,7 @@ from statistics import mean
 
 import pytest
 
+from tests.e2e.accuracy import ABOVE_MAJORITY, FINAL
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import Job, example, main_container, moment, tiny
@@ -14,10 +15,8 @@ from tests.support.wait import wait_for
 pytestmark = pytest.mark.e2e
 
 SEEDS = (0, 1, 2)
-ABOVE_MAJORITY = 0.20
 WITHIN = 0.03
 
-FINAL = re.compile(r"Test accuracy: (\d\.\d+) \(majority class (\d\.\d+)\)")
 RANK = re.compile(
     r"rank (?P<rank>\d+) of (?P<size>\d+): part (?P<part>\d+), (?P<nodes>\d+) training nodes, "
     r"parameters (?P<hash>[0-9a-f]{64})"

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.accuracy import ABOVE_MAJORITY
 from tests.e2e.conftest import Submit
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_image
 from tests.e2e.kubectl import Object
-from tests.e2e.test_examples import ABOVE_MAJORITY, WITHIN, ranks, trained
+from tests.e2e.test_examples import WITHIN, ranks, trained
 from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.e2e

@@ -101,6 +101,9 @@ TABLES = {
             f"{_BENCHMARK} parmetis",
             ("Back end", "Ranks", _SECONDS, "Of it the library", "Rest", _MEMORY, *_QUALITY),
         ),
+        Table(
+            "agents", "reference/figures.md", f"{_BENCHMARK} agents", ("What", "Measured", "Target")
+        ),
         Table("example", "explanation/debian-graph.md", f"{_BENCHMARK} example", ("Model", "Test accuracy")),
         Table(
             "transfer",

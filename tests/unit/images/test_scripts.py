@@ -170,3 +170,20 @@ def test_an_unknown_extra_is_named() -> None:
 
     assert ended.returncode == 1
     assert "no extra oprator, there are dev, kaminpar, operator" in ended.stderr
+
+
+def test_a_local_run_has_the_versions_of_the_job_image() -> None:
+    """`make local` installs the default stack: its constraints, its dgl, its label of torch."""
+    stack = (
+        (IMAGES / "job" / "install-stack.sh").read_text().partition("debian_stack() {")[2].partition("\n}")[0]
+    )
+    local = (IMAGES.parent / ".ci" / "local").read_text()
+
+    constraints = re.findall(r"'([a-z]+<[\d.]+)'", stack)
+    (dgl,) = re.findall(r"DGL_VERSION:-([\d.]+)", stack)
+    (label,) = set(re.findall(r"__version__ = '([\d.]+)'", stack)) - {"1.13.0"}
+
+    assert len(constraints) == 3
+    assert f'constraints="{" ".join(constraints)}"' in local
+    assert f"dgl=={dgl}" in local
+    assert f"s/^__version__ = .*/__version__ = '{label}'/" in local
