@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -66,9 +67,13 @@ class Joins:
             "autoload_known_extensions": False,
         }
         self._connection = self._library.connect(":memory:", config=settings)
+        # Its own thread: in the main one DuckDB would take the exception of a signal for its own.
+        self._thread = ThreadPoolExecutor(1, "duckdb")
 
     def close(self) -> None:
-        """End it."""
+        """End it, and a query that runs."""
+        self._connection.interrupt()
+        self._thread.shutdown()
         self._connection.close()
 
     def duplicate(self, mapping: Path) -> tuple[int, int] | None:
@@ -161,12 +166,12 @@ class Joins:
         self._run(f"COPY ({query}) TO {_text(str(out))} (FORMAT parquet)")
 
     def _one(self, query: str) -> tuple[Any, ...] | None:
-        found: tuple[Any, ...] | None = self._run(query).fetchone()
-        return found
+        return next(iter(self._run(query)), None)
 
-    def _run(self, query: str) -> Any:
+    def _run(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows that a query gives; an exception of a signal comes while it runs, and `close` ends it."""
         try:
-            return self._connection.execute(query)
+            return self._thread.submit(lambda: list(self._connection.execute(query).fetchall())).result()
         except self._library.Error as error:
             self._fail(error)
 
