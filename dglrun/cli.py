@@ -40,7 +40,7 @@ As root each pod has namespaces (network, mounts, processes) of its own. Otherwi
 job has one worker at most, and its pods are folders. Exit code: the launcher's.""",
     ),
     "chunk": Command(
-        "make a chunked graph of numpy, parquet or DGLGraph files",
+        "make a chunked graph of csv, Parquet, numpy or DGLGraph files",
         "dglrun chunk --out-dir chunks --name g --nodes paper=4 --edges paper:cites:paper=cites.npy",
         """\
 Write a graph in DGL's Chunked Graph Format: metadata.json and a folder of files.
@@ -48,7 +48,20 @@ Write a graph in DGL's Chunked Graph Format: metadata.json and a folder of files
 The input is one file of dgl.save_graphs, or tables as TYPE=FILE: edges as
 SOURCE:RELATION:DESTINATION=FILE (numpy: integers of shape (edges, 2) or (2, edges);
 parquet: two columns), features as TYPE/NAME=FILE, node counts as TYPE=NUMBER where
-no feature gives them.""",
+no feature gives them.
+
+With --config a YAML file describes csv and Parquet tables with IDs of any kind, which
+are mapped to 0..n-1; the mapping is kept. Example: docs/howto/tables.md.""",
+    ),
+    "ids": Command(
+        "give predictions the IDs of your tables",
+        "dglrun ids --mapping mapping/user.parquet --values pred.npy --out pred.parquet",
+        """\
+Write values that belong to nodes under the IDs of the tables that `dglrun chunk
+--config` read.
+
+Without --partition row i of the values belongs to node i of the chunked graph; with it
+to node i of its node type in the partition, as a DistTensor has them.""",
     ),
     "convert": Command(
         "convert ParMETIS text to and from chunked graphs and assignments",

@@ -1,21 +1,22 @@
 """Print requirement lines of pyproject.toml, so that an image installs them in a layer below the code.
 
-`requirements.py` prints the base install, `--extra operator` adds an extra, and `--base pydantic,pyyaml`
-keeps only these of the base.
+`requirements.py` prints the base install, `--extra operator` adds an extra (repeatable), and
+`--base pydantic,pyyaml` keeps only these of the base.
 """
 
 import argparse
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def requirements(pyproject: Path, extra: str | None, base: set[str] | None) -> list[str]:
+def requirements(pyproject: Path, wanted: Sequence[str], base: set[str] | None) -> list[str]:
     """Return requirement lines in the order of the file.
 
     Args:
         pyproject: The project's pyproject.toml.
-        extra: Name of an extra to add.
+        wanted: Names of extras to add.
         base: Names of base requirements to keep; None keeps all.
 
     Raises:
@@ -28,9 +29,9 @@ def requirements(pyproject: Path, extra: str | None, base: set[str] | None) -> l
         if missing := base - {_name(line) for line in lines}:
             raise SystemExit(f"{pyproject}: no base requirement {', '.join(sorted(missing))}")
     extras = project["optional-dependencies"]
-    if extra is not None and extra not in extras:
-        raise SystemExit(f"{pyproject}: no extra {extra}, there are {', '.join(sorted(extras))}")
-    return lines + (extras[extra] if extra is not None else [])
+    if unknown := [extra for extra in wanted if extra not in extras]:
+        raise SystemExit(f"{pyproject}: no extra {unknown[0]}, there are {', '.join(sorted(extras))}")
+    return lines + [line for extra in wanted for line in extras[extra]]
 
 
 def _name(line: str) -> str:
@@ -41,7 +42,7 @@ def main() -> None:
     """Read the command line and print one line for each requirement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pyproject", type=Path, default=Path("pyproject.toml"))
-    parser.add_argument("--extra")
+    parser.add_argument("--extra", action="append", default=[])
     parser.add_argument("--base", help="comma-separated names, default all")
     arguments = parser.parse_args()
     base = None if arguments.base is None else set(arguments.base.lower().split(","))

@@ -1,7 +1,9 @@
 """`dglrun chunk`: make a chunked graph of a DGLGraph file, or of numpy or parquet tables.
 
-A table is given as `TYPE=FILE`: edges `src:rel:dst=FILE` (numpy: integers of shape (edges, 2), or (2,
-edges) as many data sets keep them; parquet: two columns), features `type/name=FILE`, node counts
+With --config it is made of csv and Parquet tables with IDs of any kind: see chunk_tables.
+
+Otherwise a table is given as `TYPE=FILE`: edges `src:rel:dst=FILE` (numpy: integers of shape (edges, 2), or
+(2, edges) as many data sets keep them; parquet: two columns), features `type/name=FILE`, node counts
 `type=NUMBER` where features do not tell them.
 """
 
@@ -13,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dglrun.arrays import BFLOAT16, Array, dtype_name
-from dglrun.commands import elapsed, flags
-from dglrun.commands.arguments import whole
+from dglrun.commands import chunk_tables, elapsed, flags
+from dglrun.commands.arguments import UsageError, whole
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats import writable
@@ -29,7 +31,16 @@ Tables = dict[str, dict[str, Array]]
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `chunk`."""
     flags.add_out_dir(parser, "the chunked graph")
-    parser.add_argument("--name", required=True, help="graph name")
+    parser.add_argument("--name", help="graph name; needed without --config")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML that describes csv and Parquet tables with IDs of any kind (docs/howto/tables.md)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --config: print what would be read, mapped and written"
+    )
     parser.add_argument("--dgl-graph", type=Path, metavar="FILE", help="file of dgl.save_graphs (needs dgl)")
     for flag, what, text in (
         ("nodes", "TYPE=NUMBER", "node count of a type"),
@@ -51,7 +62,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--files", type=whole(1), default=1, metavar="N", help="files for each table (default: 1)"
     )
     parser.add_argument(
-        "--edge-format", choices=FORMATS, default=CSV, help="format of the edge files (default: csv)"
+        "--edge-format",
+        choices=FORMATS,
+        help="format of the edge files (default: csv; with --config parquet)",
     )
     parser.add_argument(
         "--feature-format",
@@ -71,9 +84,14 @@ def run(args: argparse.Namespace) -> int:
     """Make the chunked graph; returns the exit code.
 
     Raises:
+        UsageError: contradicting flags.
         DataError: bad input, or an output that cannot be written.
+        BackendMissingError: --config without DuckDB.
         ModuleNotFoundError: --dgl-graph without dgl.
     """
+    _refuse_flags(args)
+    if args.config is not None:
+        return chunk_tables.run(args)
     writable.require_folder(args.out_dir)
     try:
         with elapsed.showing(f"dglrun chunk: {args.name}"):
@@ -86,12 +104,27 @@ def run(args: argparse.Namespace) -> int:
     return exitcodes.OK
 
 
+def _refuse_flags(args: argparse.Namespace) -> None:
+    """With --config the tables stand in it."""
+    if args.config is None:
+        if args.name is None:
+            raise UsageError("--name: expected a graph name")
+        if args.dry_run:
+            raise UsageError("--dry-run: expected --config with it")
+        return
+    flags = ("name", "dgl_graph", "nodes", "edges", "node_data", "edge_data")
+    if given := [each for each in flags if getattr(args, each)]:
+        raise UsageError(f"--{given[0].replace('_', '-')}: expected it in the file of --config")
+    if args.edge_layout != AUTO:
+        raise UsageError("--edge-layout: is for numpy edges, without --config")
+
+
 def _written(args: argparse.Namespace) -> ChunkedGraph:
     nodes, edges, node_data, edge_data = _input(args)
     _refuse(args.name, nodes, edges, node_data, edge_data, dict(map(_pair, args.edges or ())))
     graph = write.graph(
         args.out_dir, args.name, nodes, edges, node_data, edge_data,
-        layout=args.edge_format, feature_layout=args.feature_format, files=args.files,
+        layout=args.edge_format or CSV, feature_layout=args.feature_format, files=args.files,
         dialect=Dialect(args.dialect),
     )  # fmt: skip
     check.check_counts(graph)

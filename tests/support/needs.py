@@ -25,6 +25,7 @@ NEEDS_METIS = pytest.mark.skipif(not has_metis(), reason="libmetis is not instal
 
 
 NEEDS_KAMINPAR = pytest.mark.skipif(importlib.util.find_spec("kaminpar") is None, reason="no kaminpar")
+NEEDS_DUCKDB = pytest.mark.skipif(importlib.util.find_spec("duckdb") is None, reason="no duckdb")
 
 
 def mpi_here() -> bool:

@@ -1,7 +1,7 @@
 """Writing a chunked graph: edge and feature files from arrays or blocks, then its metadata.json."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,9 @@ from dglrun.formats.chunked.table import CSV, NUMPY, FileSpec
 SUFFIX = {CSV: "csv", NUMPY: "npy", table.PARQUET: "parquet"}
 BLOCK_ROWS = 1 << 20
 BLOCK_VALUES = 1 << 24
+BESIDE = "tables.json"
+"""Names the files that are written beside the graph's own: mappings of IDs, names of categories."""
+_BESIDE = re.compile(r"(mapping|categories)/[^/]+\.parquet")
 _WRITTEN = re.compile(r"(edges|node_data|edge_data)/\d+-[^/]+-\d+\.(csv|npy|parquet)")
 """Names of the files that `graph` writes."""
 
@@ -59,7 +62,7 @@ def _table_writer(file: Any, layout: str, schema: Any, delimiter: str) -> Any:
 
 
 def _blocks(rows: Array, block: int = BLOCK_ROWS) -> Iterable[Array]:
-    return (rows[at : at + block] for at in range(0, len(rows), block))
+    return (np.asarray(rows[at : at + block]) for at in range(0, len(rows), block))
 
 
 def feature_file(path: Path, layout: str, rows: Array) -> None:
@@ -105,8 +108,11 @@ def graph(  # noqa: PLR0913 - a graph has these parts
     feature_layout: str = NUMPY,
     files: int = 1,
     dialect: Dialect = Dialect.BOTH,
+    beside: Callable[[Path], None] | None = None,
 ) -> ChunkedGraph:
-    """Write a graph held in arrays (or memory maps) as a chunked graph.
+    """Write a graph held in arrays (or memory maps, or `StoredRows`) as a chunked graph.
+
+    An array that is given for several features is written once.
 
     Args:
         folder: Where; made if absent. Files of an earlier call go when the new ones are whole.
@@ -119,6 +125,7 @@ def graph(  # noqa: PLR0913 - a graph has these parts
         feature_layout: Format of the feature files, numpy or parquet.
         files: Files for each table.
         dialect: Counts in metadata.json.
+        beside: Writes more files into the folder that it is given, and names them in `tables.json` there.
 
     Returns:
         What was written.
@@ -133,6 +140,8 @@ def graph(  # noqa: PLR0913 - a graph has these parts
         found = _described(name, nodes, edges, files, specs)
         node_tables = _feature_tables(draft / "node_data", node_data or {}, feature_layout, files)
         edge_tables = _feature_tables(draft / "edge_data", edge_data or {}, feature_layout, files)
+        if beside is not None:
+            beside(draft)
         metadata.write(replace(found, node_data=node_tables, edge_data=edge_tables), draft, dialect=dialect)
     return ChunkedGraph.load(folder)
 
@@ -144,8 +153,17 @@ def _owned(folder: Path) -> Iterator[Path]:
         named = list(_data([found.get(key) for key in ("edges", "node_data", "edge_data")]))
         ours = [Path(name) for name in named if _WRITTEN.fullmatch(str(name))]
         yield from ours
+        yield from _owned_beside(folder)
         if len(ours) == len(named):
             yield Path(metadata.FILENAME)
+
+
+def _owned_beside(folder: Path) -> Iterator[Path]:
+    """The files that `beside` wrote in an earlier call."""
+    named = output_folder.read_object(folder / BESIDE).get("files")
+    if isinstance(named, list):
+        yield from (Path(name) for name in named if _BESIDE.fullmatch(str(name)))
+        yield Path(BESIDE)
 
 
 def _data(value: Any) -> Iterator[Any]:
@@ -194,10 +212,15 @@ def _edge_table(folder: Path, at: int, etype: str, rows: Array, layout: str, fil
 def _feature_tables(
     folder: Path, data: Mapping[str, Mapping[str, Array]], layout: str, files: int
 ) -> dict[str, dict[str, FileSpec]]:
-    return {
-        kind: {name: _feature_table(folder, at, name, rows, layout, files) for name, rows in found.items()}
-        for at, (kind, found) in enumerate(data.items())
-    }
+    written: dict[int, FileSpec] = {}  # by identity: a reverse relation has the features of its relation
+    found: dict[str, dict[str, FileSpec]] = {}
+    for at, (kind, features) in enumerate(data.items()):
+        found[kind] = {}
+        for name, rows in features.items():
+            if id(rows) not in written:
+                written[id(rows)] = _feature_table(folder, at, name, rows, layout, files)
+            found[kind][name] = written[id(rows)]
+    return found
 
 
 def _feature_table(folder: Path, at: int, name: str, rows: Array, layout: str, files: int) -> FileSpec:

@@ -7,6 +7,8 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dglrun import cli
@@ -78,7 +80,10 @@ def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.Monkey
     """One after the other, as they stand there."""
     monkeypatch.chdir(tmp_path)
     np.save("cites.npy", np.array([[0, 1], [1, 2], [2, 3], [3, 0]]))
-    order = ("chunk", "convert", "partition", "dispatch", "verify", "report")
+    np.save("pred.npy", np.array([0.5, 0.25]))
+    Path("mapping").mkdir()
+    pq.write_table(pa.table({"id": ["ann", "bob"], "node": [0, 1]}), "mapping/user.parquet")
+    order = ("chunk", "convert", "partition", "dispatch", "verify", "report", "ids")
 
     codes = {name: main(shlex.split(cli.COMMANDS[name].example)[1:]) for name in order}
 

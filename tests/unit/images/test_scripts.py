@@ -140,6 +140,7 @@ def test_watcher_loop_runs_on_the_folders_that_its_image_has(tmp_path: Path) -> 
     ("argv", "expected", "absent"),
     [
         ([], {"numpy", "pyarrow", "pydantic"}, {"kopf"}),
+        (["--extra", "kaminpar", "--extra", "tables"], {"kaminpar", "duckdb", "numpy"}, {"kopf"}),
         (["--extra", "operator", "--base", "pydantic,pyyaml"], {"kopf", "pydantic"}, {"numpy", "pyarrow"}),
     ],
 )
@@ -169,7 +170,7 @@ def test_an_unknown_extra_is_named() -> None:
     )
 
     assert ended.returncode == 1
-    assert "no extra oprator, there are dev, kaminpar, operator" in ended.stderr
+    assert "no extra oprator, there are dev, kaminpar, operator, tables" in ended.stderr
 
 
 def test_a_local_run_has_the_versions_of_the_job_image() -> None:
