@@ -25,6 +25,7 @@ from dgl_operator.domain.verdict import (
     LAUNCHER_STARTED,
     PARTITIONED,
     START_DEADLINE_EXCEEDED,
+    SUSPENDED,
     WORKERS_READY,
     Decision,
     Fact,
@@ -142,14 +143,24 @@ def _between(look: Look) -> Decision | None:
     if not look.stale and (begins is None or begins <= look.now):
         return None
     decision = hold.between(look.job, look.stale, look.life, look.now)
-    last = look.life.attempts[-1].completion_time if look.life.attempts else None
-    deadline = clocks.start_deadline(look.job, begins or last or look.job.status.start_time)
+    deadline = clocks.start_deadline(look.job, _hold_since(look, begins))
     if look.stale and clocks.is_due(deadline, look.now):
         late = _late(look, f"pod {look.stale[0].name} of an earlier attempt is still being deleted")
         return unblocked(_fail(late, look.facts), look.job.status)
     again = clocks.soonest([decision.look_again, deadline if look.stale else None])
     facts = (*look.facts, *hold.resumed(look.job))
     return unblocked(replace(decision, facts=facts, look_again=again), look.job.status)
+
+
+def _hold_since(look: Look, begins: datetime | None) -> datetime | None:
+    """From when on the next attempt waits for nothing but the pods of the last one."""
+    last = look.life.attempts[-1].completion_time if look.life.attempts else None
+    since = begins or last or look.life.start_time
+    suspended = found(look.job.status, SUSPENDED)
+    if suspended is None or since is None:
+        return since
+    resumed = look.now if suspended.status == "True" else suspended.last_transition_time
+    return max(since, resumed)
 
 
 def _unless_failed(look: Look, lost: tuple[str, ...]) -> Decision:

@@ -11,6 +11,7 @@ from dgl_operator.api.v1alpha1 import (
     Condition,
     DGLJob,
     JobStatus,
+    Phase,
     ReplicaStatus,
     Restarts,
 )
@@ -54,7 +55,7 @@ def next_status(
         now: The clock's value, whole seconds.
     """
     ended = decision.phase.is_final
-    life = decision.life or replace(Life.of(old), start_time=old.start_time or now)
+    life = decision.life or _started(Life.of(old), old, now)
     if ended and not (old.phase and old.phase.is_final):
         life = _closed(life, decision, now)
     conditions = _merged(old.conditions, decision.facts, generation, now)
@@ -74,6 +75,11 @@ def next_status(
         partition=said.partition or old.partition,
     )
     return new if new == old else new.model_copy(update={"last_reconcile_time": now})
+
+
+def _started(life: Life, old: JobStatus, now: datetime) -> Life:
+    """A job has a start from the first look on, unless it is suspended."""
+    return life if old.phase is Phase.SUSPENDED else replace(life, start_time=life.start_time or now)
 
 
 def _closed(life: Life, decision: Decision, now: datetime) -> Life:

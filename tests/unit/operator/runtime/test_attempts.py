@@ -528,6 +528,41 @@ def test_suspend_takes_the_pods_away_and_resume_begins_a_new_attempt() -> None:
     assert labels(operator) == {"1"}
 
 
+def test_a_resumed_job_waits_for_pods_that_do_not_go_no_longer_than_for_a_start() -> None:
+    """From the resume on, however long it was suspended."""
+    operator = Operator()
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.edit(suspend=True)
+    operator.settle_for(7200)
+    operator.edit(suspend=False)
+    operator.settle_for(1700)
+    assert operator.status["phase"] == "Pending"
+    assert "and 3 more pods are gone" in operator.status["message"]
+
+    operator.settle_for(100)
+
+    assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
+    assert "of an earlier attempt is still being deleted" in operator.status["message"]
+
+
+def test_a_problem_of_a_suspended_job_gives_it_no_start() -> None:
+    """Its deadline would count while it has no pods."""
+    operator = Operator()
+    training(operator)
+
+    def refuse(*_given: object, **_more: object) -> None:
+        raise Refused(403, "Forbidden", "pods is forbidden")
+
+    operator.cluster.delete = refuse  # type: ignore[method-assign]
+    operator.edit(suspend=True)
+    operator.look()
+    operator.look()
+
+    assert condition(operator, "Blocked") == ("True", "Forbidden")
+    assert "startTime" not in operator.status
+
+
 def test_a_job_that_succeeds_while_it_is_suspended_has_succeeded() -> None:
     """There is nothing to resume."""
     operator = Operator()
@@ -639,3 +674,45 @@ def stuck_on_a_node(node: Json | None) -> Operator:
     operator.look()
     operator.look()
     return operator
+
+
+def life_of(mode: Mode) -> list[tuple[str, Json]]:
+    """What kubelets report of a job that nothing happens to, pod by pod."""
+    workers = [f"sage-worker-{index}" for index in range(2)] if mode.has_workers else []
+    before = [
+        (LAUNCHER, LAUNCHER_WAITS),
+        ("sage-partitioner", a_pod_status("Pending", containers=[waiting()], init=[running("kubectl")])),
+        ("sage-partitioner", a_pod_status("Running", ip="10.0.0.2")),
+        ("sage-partitioner", PARTITIONER_DONE),
+    ]
+    return [
+        *(before if mode.has_partitioner else []),
+        *((name, a_pod_status("Running", ip=f"10.0.1.{name[-1]}")) for name in workers),
+        *((name, a_pod_status("Running", ip=f"10.0.1.{name[-1]}", ready=True)) for name in workers),
+        (LAUNCHER, a_pod_status("Running", ip="10.0.0.1")),
+        (LAUNCHER, a_pod_status("Succeeded", ip="10.0.0.1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "writes", "statuses"),
+    [(Mode.DGL_API, 38, 12), (Mode.PARMETIS, 38, 12), (Mode.DIST_PARMETIS, 25, 7), (Mode.SKIP, 11, 3)],
+)
+def test_attempts_and_clocks_cost_an_undisturbed_job_no_request(
+    mode: Mode, writes: int, statuses: int
+) -> None:
+    """The numbers are those of the release that had neither; one read of the report is at the end."""
+    operator = Operator(a_raw_job(mode=mode))
+    made, reads = [], []
+    for name, status in [("", {}), *life_of(mode)]:
+        if name:
+            operator.pod(name, status)
+        for _ in range(3):
+            operator.look()
+            made += operator.cluster.writes
+            reads += operator.cluster.reads
+            operator.wait(2.5)
+
+    assert operator.status["phase"] == "Completed"
+    assert (len(made), sum(line.startswith("status") for line in made)) == (writes, statuses)
+    assert reads == ["get ConfigMap sage-report"]

@@ -31,6 +31,14 @@ ORDINARY = ("begins", "runs", "succeeds")
 LIMIT, ACTIVE, START = 2, 100_000, 600
 
 
+def _has_ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def _runs(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
 class Attempts(RuleBasedStateMachine):
     """A job with few attempts, a hostile cluster, and an operator that is restarted now and then."""
 
@@ -74,18 +82,33 @@ class Attempts(RuleBasedStateMachine):
     def pod_event(self, data: st.DataObject, state: str) -> None:
         """Report what a kubelet may; what has ended stays so."""
         pod = data.draw(st.sampled_from(self.pods()))
-        if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
+        if not _has_ended(pod):
             self.operator.pod(pod["metadata"]["name"], STATES[state])
         self.operator.look()
 
     @rule()
     def progress(self) -> None:
-        """Let the job get on: every pod runs, and the partitioner succeeds."""
+        """Let the job get on: the partitioner succeeds, the workers run, then the launcher runs."""
+        running_workers = [pod for pod in self.pods() if "-worker-" in pod["metadata"]["name"] and _runs(pod)]
         for pod in self.pods():
-            if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
-                is_done = pod["metadata"]["name"].endswith("-partitioner")
-                self.operator.pod(pod["metadata"]["name"], STATES["succeeds" if is_done else "runs"])
+            name = pod["metadata"]["name"]
+            is_early = name.endswith("-launcher") and not running_workers
+            state = "succeeds" if name.endswith("-partitioner") else "begins" if is_early else "runs"
+            if not _has_ended(pod):
+                self.operator.pod(name, STATES[state])
         self.operator.look()
+
+    @rule(how=st.sampled_from(["fails", "fails", "is evicted"]))
+    def attempt_ends(self, how: str) -> None:
+        """Take the job into its training and out of it: else few runs would come to a third attempt."""
+        for _ in range(4):
+            self.progress()
+        for pod in self.pods():
+            if pod["metadata"]["name"].endswith("-launcher"):
+                self.operator.pod(pod["metadata"]["name"], STATES[how])
+        self.operator.look()
+        self.deletions_end()
+        self.time_passes(361)
 
     @precondition(lambda self: self.pods())
     @rule(data=st.data(), is_seen=st.booleans())
@@ -168,5 +191,5 @@ class Attempts(RuleBasedStateMachine):
         assert status["completionTime"]
 
 
-Attempts.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Attempts.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
 TestAttempts = Attempts.TestCase

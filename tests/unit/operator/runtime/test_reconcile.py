@@ -75,7 +75,7 @@ class Operator:
         for _ in range(8):
             outcome = self.look(key)
             self.seconds += 1.0
-            is_soon = outcome.recheck_after is not None and outcome.recheck_after <= SOON
+            is_soon = outcome.recheck_after is not None and outcome.recheck_after < SOON
             if not self.cluster.writes and not is_soon:
                 return
         raise AssertionError(f"still writing: {self.cluster.writes}")
