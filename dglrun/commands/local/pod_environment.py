@@ -1,6 +1,6 @@
 """The environment of each pod's main container, as the operator and the kubelet set it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dglrun.commands.local.job import LocalJob
@@ -44,17 +44,17 @@ def of_operator(job: LocalJob, role: Role, index: int) -> dict[str, str]:
     return found
 
 
-def of_image(host: Mapping[str, str], programs: Path, library: Path, threads: int) -> dict[str, str]:
+def of_image(host: Mapping[str, str], programs: Sequence[str], library: Path, threads: int) -> dict[str, str]:
     """What an image would set.
 
     Args:
         host: This machine's environment.
-        programs: Folder with the `dglrun` that runs here; first on PATH.
+        programs: Folders with the `dglrun` and the Python that run here; first on PATH.
         library: Folder that holds the package dglrun.
         threads: OpenMP threads of each process: the pods share this machine's CPUs.
     """
     found = {name: host[name] for name in KEPT if name in host}
-    path = [str(programs), host.get("PATH", "/usr/local/bin:/usr/bin:/bin")]
+    path = [*programs, host.get("PATH", "/usr/local/bin:/usr/bin:/bin")]
     python = [str(library), *([host["PYTHONPATH"]] if host.get("PYTHONPATH") else [])]
     return {
         **found,

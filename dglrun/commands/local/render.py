@@ -52,7 +52,7 @@ def pod(job: LocalJob, role: Role, index: int, machine: Machine) -> Pod:
     folder = machine.folder / "pods" / name
     image = pod_environment.of_image(
         machine.environment,
-        Path(machine.places.programs),
+        (machine.places.programs, str(machine.python / "bin")),
         machine.library,
         machine.cpus // max(1, job.workers),
     )

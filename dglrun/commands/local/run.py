@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from dglrun.agent import prctl
+from dglrun.agent import ending_signals, prctl
 from dglrun.commands.local import config_files, exec_server, isolated, places, plain, render
 from dglrun.commands.local.api_server import ApiServer
 from dglrun.commands.local.cluster import Cluster
@@ -171,16 +171,17 @@ class LocalRun:
 
     def _begin(self, pod: Pod) -> "subprocess.Popen[bytes]":
         argv, env, cwd = self.pods.command(pod, pod.command)
-        # A session of its own: Ctrl-C reaches this process alone, which ends the pods in order.
-        process = subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - takes no lock that another thread may hold
-        )
-        self._running.append(process)
+        with ending_signals.put_off():  # until the process is known here: it would go on without this one
+            # A session of its own: Ctrl-C reaches this process alone, which ends the pods in order.
+            process = subprocess.Popen(
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - it takes no lock
+            )
+            self._running.append(process)
         return process
 
     def _follow(self, worker: Pod) -> None:
@@ -268,5 +269,14 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    prctl.end_with_parent(signal.SIGTERM)
+def _end_with(parent: int) -> Callable[[], None]:
+    """What a child does before it begins: takes no lock that another thread may hold."""
+
+    def end_with_parent() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # or the handler that puts it off would stay
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        prctl.end_with_parent(signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before the kernel was told
+            os._exit(exitcodes.SIGTERM)
+
+    return end_with_parent

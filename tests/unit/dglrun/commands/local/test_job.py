@@ -238,3 +238,16 @@ def test_notes_say_what_has_no_effect_here(tmp_path: Path) -> None:
     assert "image example/graphsage:v1" in notes
     assert "limits of CPU and memory" in notes
     assert "Worker: sidecars do not run: logs" in notes
+
+
+def test_the_pods_run_the_dglrun_and_the_python_that_run_here(tmp_path: Path) -> None:
+    """First on PATH; of this machine's variables only those of locale, proxies and libraries come along."""
+    host = {"PATH": "/usr/bin", "LANG": "C.UTF-8", "SECRET": "1", "PYTHONPATH": "/more"}
+    machine = Machine(Path("/run"), IN_NAMESPACES, True, host, Path("/lib"), Path("/venv"), 4, None, ())
+
+    found = render.pod(read(tmp_path, a_raw_job()), Role.WORKER, 0, machine).env
+
+    assert found["PATH"] == "/opt/dglrun:/venv/bin:/usr/bin"
+    assert found["PYTHONPATH"] == "/lib:/more"
+    assert (found["LANG"], found["OMP_NUM_THREADS"]) == ("C.UTF-8", "2")
+    assert "SECRET" not in found

