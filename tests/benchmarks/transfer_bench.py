@@ -25,6 +25,7 @@ from dglrun.agent import tls
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow import run_keys
 from dglrun.workflow.partition_phases import CONNECTIONS, PULL
+from dglrun.workflow.plan import COPIES, STARTS
 from tests.benchmarks.transfer_peer import OWNER
 from tests.benchmarks.transfer_places import CONTAINER, PODS, Cluster, Ground, Local, as_line
 from tests.support import measured
@@ -206,7 +207,8 @@ def _deliver(ground: Ground, owner: str, folder: str, pullers: list[dict[str, ob
         "owner": owner,
         "config": f"{folder}/tiny.json",
         "pullers": pullers,
-        "limit": 16,
+        "limit": COPIES,
+        "starts": STARTS,
         "connections": CONNECTIONS,
         "keeps_sums": owner == PARTITIONER,
         "seconds": PATIENCE,
