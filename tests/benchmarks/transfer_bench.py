@@ -262,7 +262,7 @@ def _kill(ground: Ground, size: int, kills: int, moments: random.Random, done: t
                 if int(ground.run(LAUNCHER, "du", "-s", "-B1", staging).split()[0]) >= at:
                     break
         with contextlib.suppress(RuntimeError):
-            ground.run(LAUNCHER, "sh", "-c", 'kill -9 "$(cat "$1/lock")"', "sh", staging)
+            ground.run(LAUNCHER, "sh", "-c", 'kill -9 "$(cut -d " " -f 2 "$1/lock")"', "sh", staging)
 
 
 # --- what it needs
