@@ -1,1 +1,1 @@
-"""Files between the pods of a job, by tar streams through `kubectl exec`."""
+"""Files between the pods of a job: pulled over TLS (`pull`), or as tar streams through `kubectl exec`."""

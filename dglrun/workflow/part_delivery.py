@@ -117,7 +117,7 @@ class PartDelivery:
         Raises:
             RunError: a receiver has failed, its pod is gone, or nothing went on for the step's deadline.
         """
-        pool = ThreadPoolExecutor(self._step.limit, thread_name_prefix="start")
+        pool = ThreadPoolExecutor(self._step.starts, thread_name_prefix="start")
         try:
             with FileServer(self._own, self._shares) as server:
                 while not all(each.is_done for each in self._receivers):

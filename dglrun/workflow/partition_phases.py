@@ -176,7 +176,7 @@ def _hand_over(config: RunConfig, pod: str, produced: str) -> Serve | Send:
     pull = kubectl.exec(pod, names.WATCHER_PARTITIONER, "python3", "-S", "-m", *PULL)
     puller = Puller(pod, "", pull, None, config.dataset_dir, "")
     owner = names.partitioner(config.context.job)
-    return Serve(owner, produced, (puller,), 1, CONNECTIONS, keeps_sums=True, seconds=seconds)
+    return Serve(owner, produced, (puller,), 1, 1, CONNECTIONS, keeps_sums=True, seconds=seconds)
 
 
 def _verify(config: RunConfig) -> VerifyPartition:

@@ -30,7 +30,7 @@ PHASES = 5
 COPIES = 16
 """Workers that pull their parts, or send their output, at the same time."""
 STARTS = 4
-"""Agents that are started at the same time; each start is a kubectl of some 60 MB."""
+"""Agents, or receivers, that are started at the same time; each start is a kubectl of some 60 MB."""
 ATTEMPTS = 2
 """How often an agent is started on a worker that refuses it."""
 HEARTBEAT_SECONDS = 3.0
@@ -136,6 +136,7 @@ def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
         config.partition_config,
         pullers,
         COPIES,
+        STARTS,
         partition_phases.CONNECTIONS,
         keeps_sums=False,
         seconds=config.start_timeout,

@@ -213,6 +213,7 @@ class Serve:
         config: The partition's JSON, in the folder of all its files.
         pullers: Who pulls.
         limit: How many pull at the same time.
+        starts: How many are started at the same time; each start is a process here.
         connections: How many each has.
         keeps_sums: Whether the sums of all blocks stay with the files, for whom they are served to next.
         seconds: Deadline without any progress of a pod; while there is some, it may take any time.
@@ -222,6 +223,7 @@ class Serve:
     config: str
     pullers: tuple[Puller, ...]
     limit: int
+    starts: int
     connections: int
     keeps_sums: bool
     seconds: float

@@ -25,6 +25,7 @@ from dglrun.agent import tls
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow import run_keys
 from dglrun.workflow.partition_phases import CONNECTIONS, PULL
+from dglrun.workflow.plan import COPIES, STARTS
 from tests.benchmarks.transfer_peer import OWNER
 from tests.benchmarks.transfer_places import CONTAINER, PODS, Cluster, Ground, Local, as_line
 from tests.support import measured
@@ -206,7 +207,8 @@ def _deliver(ground: Ground, owner: str, folder: str, pullers: list[dict[str, ob
         "owner": owner,
         "config": f"{folder}/tiny.json",
         "pullers": pullers,
-        "limit": 16,
+        "limit": COPIES,
+        "starts": STARTS,
         "connections": CONNECTIONS,
         "keeps_sums": owner == PARTITIONER,
         "seconds": PATIENCE,
@@ -260,7 +262,7 @@ def _kill(ground: Ground, size: int, kills: int, moments: random.Random, done: t
                 if int(ground.run(LAUNCHER, "du", "-s", "-B1", staging).split()[0]) >= at:
                     break
         with contextlib.suppress(RuntimeError):
-            ground.run(LAUNCHER, "sh", "-c", 'kill -9 "$(cat "$1/lock")"', "sh", staging)
+            ground.run(LAUNCHER, "sh", "-c", 'kill -9 "$(cut -d " " -f 2 "$1/lock")"', "sh", staging)
 
 
 # --- what it needs

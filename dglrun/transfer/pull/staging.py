@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,7 +107,7 @@ class Staging:
 
     def _take_up_sums(self) -> None:
         """An earlier receiver may have been killed when all was done, and before its owner knew."""
-        with contextlib.suppress(FileNotFoundError, FileExistsError):
+        with contextlib.suppress(OSError):
             (self.folder / "journal").hardlink_to(self.target / SUMS)
 
     def _has_all(self, manifest: Manifest, journal: Journal) -> bool:
@@ -221,11 +222,12 @@ def _remove(path: Path) -> None:
 
 
 def _take_over(path: Path) -> int:
-    """Lock the folder; a receiver that still has it belongs to an earlier start, and is ended.
+    """Lock the folder; a receiver of this pod that still has it belongs to an earlier start, and is ended.
 
-    What it has written counts: its journal says so.
+    What it has written counts: its journal says so. A file system without locks has one receiver at a time by
+    the owner's care alone.
     """
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock, own = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), socket.gethostname()
     deadline = time.monotonic() + _TAKE_OVER_SECONDS
     while True:
         try:
@@ -234,12 +236,14 @@ def _take_over(path: Path) -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
-            holder = os.pread(lock, 20, 0)
-            # It holds the lock, so the number is nobody else's.
-            if holder.strip().isdigit() and int(holder) != os.getpid():
+            # It holds the lock, so the number is nobody else's; on a shared volume it may be another pod's.
+            pod, _, pid = os.pread(lock, 400, 0).decode(errors="replace").strip().partition(" ")
+            if pod == own and pid.isdigit() and int(pid) != os.getpid():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(holder), signal.SIGKILL)
+                    os.kill(int(pid), signal.SIGKILL)
             time.sleep(0.02)
+        except OSError:
+            break
     os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    os.pwrite(lock, f"{own} {os.getpid()}".encode(), 0)
     return lock

@@ -19,7 +19,7 @@ INIT_RESOURCES = {
 }
 """Of our init containers: a namespace with a quota admits no container without both.
 
-The limits leave room for the tar stream of the partitions, which runs inside `watcher-loop-partitioner`."""
+The limits leave room for the receiver of the partitions, which runs inside `watcher-loop-partitioner`."""
 
 
 def shm_bytes(pod: Mapping[str, Any]) -> int:

@@ -43,7 +43,7 @@ def deliver(
         for part in range(workers)
     )
     config = str(tmp_path / "dataset/tiny.json")
-    step = Serve("job-launcher", config, pullers, limit, 2, keeps_sums=False, seconds=seconds)
+    step = Serve("job-launcher", config, pullers, limit, 4, 2, keeps_sums=False, seconds=seconds)
     partition, told = PartitionFiles.find(Path(config), workers), list[str]()
 
     def tell(line: str, percent: int) -> None:
