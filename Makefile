@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e demo images cluster-up cluster-down generate modern modern-formats bench fuzz
+.PHONY: help setup check test integration e2e demo images cluster-up cluster-down generate modern modern-formats bench fuzz outage
 
 PYTHON = .venv/bin/python
 
@@ -23,6 +23,9 @@ e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone
 
 fuzz: setup ## Hostile objects against the operator on the real API server; N=10000 cases, SEED=1 repeats a run
 	@.ci/fuzz $(or $(N),500) $(SEED)
+
+outage: setup ## The API server away for MINUTES=10 under jobs in every phase, on the one-node cluster
+	@.ci/outage $(or $(MINUTES),10)
 
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo

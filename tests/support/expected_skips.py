@@ -146,7 +146,7 @@ EXPECTED = (
     ),
     ExpectedSkip(
         "tests/e2e",
-        (r"test_a_training_goes_on_while_the_api_server_is_away",),
+        (r"test_jobs_in_every_phase_outlive_the_api_server",),
         "needs the one-node cluster",
         _is_unset("DGL_OPERATOR_AUDIT_LOG"),
     ),

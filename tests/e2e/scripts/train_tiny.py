@@ -1,12 +1,13 @@
 """Trains a linear model over a few hundred nodes with DDP, and misbehaves where it is told to.
 
 --do raise|exit|hang at --rank: after the first step that rank raises, leaves with code 7, or waits: for
---seconds, or until the file --until exists.
+--seconds, or until the file --until exists, or with `--until api-away` until the API server is away.
 """
 
 import argparse
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -38,6 +39,9 @@ def misbehave(rank: int) -> None:
 
 
 def wait() -> None:
+    if args.until == Path("api-away"):
+        subprocess.run([sys.executable, str(Path(__file__).with_name("api_away.py"))], check=True)
+        return
     deadline = time.monotonic() + args.seconds
     while args.until and not args.until.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
