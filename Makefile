@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate modern modern-formats bench fuzz
+.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate modern modern-formats bench fuzz outage
 
 PYTHON = .venv/bin/python
 
@@ -26,6 +26,9 @@ fuzz: setup ## Hostile objects against the operator on the real API server; N=10
 
 local: ## From nothing to a trained model without Kubernetes: torch, DGL, DGL-API example by dglrun local
 	@.ci/local
+
+outage: setup ## The API server away for MINUTES=10 under jobs in every phase, on the one-node cluster
+	@.ci/outage $(or $(MINUTES),10)
 
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo

@@ -15,7 +15,7 @@ from dglrun.errors import RunError, Terminated
 
 if TYPE_CHECKING:
     from dglrun.workflow.config import RunConfig
-    from dglrun.workflow.executor import ApiServer
+    from dglrun.workflow.pod_access import ApiServer
 
 TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES = 4096
@@ -82,7 +82,7 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     from dglrun.transfer.streams import Streams  # noqa: PLC0415
     from dglrun.workflow.executor import Executor, addresses  # noqa: PLC0415
     from dglrun.workflow.plan import plan  # noqa: PLC0415
-    from dglrun.workflow.progress import Reporter  # noqa: PLC0415
+    from dglrun.workflow.progress import COMPLETED_SECONDS, Reporter  # noqa: PLC0415
 
     start = time.monotonic()
     cluster = cluster or _cluster(config)
@@ -92,7 +92,9 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
         Executor(cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
         print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
-        if not config.is_partitioner:
+        if config.is_partitioner:
+            reporter.close(COMPLETED_SECONDS)
+        else:
             reporter.complete("the training has ended and its output is collected")
     finally:
         reporter.close()

@@ -345,7 +345,7 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--output-dir", metavar="DIR", help="DGL_OUTPUT_DIR (default: <workspace>/output)")
     group.add_argument(
-        "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 600)"
+        "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 900)"
     )
     group.add_argument(
         "--lease",

@@ -1,4 +1,4 @@
-"""Requests that job pods send to the API server: single pods by name, and one ConfigMap.
+"""Requests that job pods send to the API server: single pods by name, one ConfigMap, what they may do.
 
 Safe for many threads: each request has its own connection, and the TLS context is shared.
 """
@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -23,10 +24,14 @@ REQUEST_SECONDS = 10.0
 FORBIDDEN_SECONDS = 30.0
 """For so long after the start of a pod's program 403 is repeated: the operator binds the job's Role to the
 account only when the pods that the Role names exist, and an authorizer may read the binding late."""
+OUTAGE = Backoff(longest=5.0, give_up_after=900.0)
+"""A control plane may be away for ten minutes while it is upgraded, and then has others to serve first."""
 WATCH_SECONDS = 240
 """The server ends a watch after so long; it is then taken up again."""
 
-_MERGE_PATCH = "application/merge-patch+json"
+_EXEC_VERBS = ("create", "get")
+"""Either may be what a release of kubectl and API server asks for; the operator grants both."""
+_CONTENT = {"PATCH": "application/merge-patch+json", "POST": "application/json"}
 
 
 class PodEvent(NamedTuple):
@@ -72,12 +77,12 @@ class Api:
 
     @classmethod
     def in_cluster(cls, namespace: str | None = None) -> "Api":
-        """The client of the pod that this process runs in; 403 counts as "not yet" for FORBIDDEN_SECONDS.
+        """The client of the pod that this process runs in, as patient as OUTAGE and FORBIDDEN_SECONDS say.
 
         Raises:
             NotInCluster: it runs in none.
         """
-        return cls(Access.in_cluster(os.environ, namespace), forbidden_seconds=FORBIDDEN_SECONDS)
+        return cls(Access.in_cluster(os.environ, namespace), OUTAGE, FORBIDDEN_SECONDS)
 
     def get_pod(self, name: str) -> Pod:
         """Read one pod (verb get).
@@ -141,6 +146,33 @@ class Api:
                 # list_pod has the backoff; this pause is for a server that lists but does not watch.
                 time.sleep(next(self.backoff.pauses()))
 
+    def require_exec(self, name: str) -> None:
+        """Ask whether this account may exec into a pod; the answer costs the pod nothing.
+
+        Raises:
+            Forbidden: it may not.
+            ApiError: nobody says.
+        """
+        once = replace(self.backoff, give_up_after=0.0)  # each request is repeated for itself
+        until_available(lambda: self._require_exec(name), once, self._allowed_by)
+
+    def _require_exec(self, name: str) -> None:
+        answers = [self._review(name, verb) for verb in _EXEC_VERBS]
+        if not any(answer.get("allowed") for answer in answers):
+            reason = answers[0].get("reason") or "no rule allows it"
+            raise Forbidden(f"this account may not exec into pod {name}: {reason}")
+
+    def _review(self, name: str, verb: str) -> dict[str, Any]:
+        about = {"namespace": self.access.namespace, "name": name, "resource": "pods", "subresource": "exec"}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**about, "verb": verb}},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        status: dict[str, Any] = self._json("POST", path, body=json.dumps(review)).get("status", {})
+        return status
+
     def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """Set keys of a ConfigMap, leaving its others (merge patch, RFC 7396).
 
@@ -189,7 +221,7 @@ class Api:
             connection.connect()
             stream: socket.socket = connection.sock
             _keep_alive(stream)
-            connection.request(method, url, body=body, headers=self._headers(body))
+            connection.request(method, url, body=body, headers=self._headers(method))
             answer = connection.getresponse()
             if answer.status >= 300:
                 raise _error(answer, f"{method} {path}")
@@ -206,12 +238,12 @@ class Api:
             return http.client.HTTPConnection(host, port, timeout=REQUEST_SECONDS)
         return http.client.HTTPSConnection(host, port, timeout=REQUEST_SECONDS, context=self._tls)
 
-    def _headers(self, body: str | None) -> dict[str, str]:
+    def _headers(self, method: str) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "dglrun"}
         if (token := self.access.token()) is not None:
             headers["Authorization"] = f"Bearer {token}"
-        if body is not None:
-            headers["Content-Type"] = _MERGE_PATCH
+        if method in _CONTENT:
+            headers["Content-Type"] = _CONTENT[method]
         return headers
 
 

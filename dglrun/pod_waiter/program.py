@@ -6,18 +6,14 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes, version
 from dglrun.kube.access import Access
-from dglrun.kube.api import Api
+from dglrun.kube.api import OUTAGE, Api
 from dglrun.kube.errors import NotInCluster
-from dglrun.kube.retry import Backoff
 from dglrun.pod_waiter.config import Config, ConfigError
 from dglrun.pod_waiter.follow import Followers
 from dglrun.pod_waiter.wait import WaitError, wait
 
 TERMINATION_LOG = Path("/dev/termination-log")
 _TERMINATION_BYTES = 4096
-
-OUTAGE = Backoff(first=0.2, longest=5.0, give_up_after=600.0)
-"""An API server may be upgraded while a job waits; ten minutes without an answer end the wait."""
 
 
 def main(environment: Mapping[str, str], termination_log: Path = TERMINATION_LOG) -> int:

@@ -1,5 +1,6 @@
-"""`kubectl exec` as argv lists; the only way from one pod of a job into another."""
+"""`kubectl exec` as argv lists, and what the end of one says."""
 
+import re
 from dataclasses import dataclass
 
 
@@ -20,26 +21,30 @@ class Kubectl:
         return (self.path, "exec", "-i", "-n", self.namespace, pod, "-c", container, "--", *command)
 
 
-CONNECTION_TROUBLE = (
-    "(TooManyRequests)",
-    "(ServiceUnavailable)",
-    "(InternalError)",
-    "(Timeout)",
-    "TLS handshake timeout",
-    "connection refused",
-    "connection reset by peer",
-    "error dialing backend",
-    "etcdserver:",
-    "i/o timeout",
-    "no route to host",
-    "unable to upgrade connection",
-    "unexpected EOF",
-    "lost connection",
-    "net/http",
+_OWN_CODE = 1
+"""What kubectl itself ends with; a command in a container may, too."""
+_RAN = re.compile(r"^command terminated with exit code \d+$", re.MULTILINE)
+_CANNOT_RUN = re.compile(
+    r"executable file .{0,500}not found"
+    r'|exec: "[^"\n]{0,500}": (stat [^\n]{0,500}: )?(no such file or directory|permission denied)'
 )
-"""Words of kubectl for a stream that broke or could not be opened; another try may work."""
+"""What runc and crun say of a command that is not in the image."""
+
+
+def has_reached(code: int, stderr: str) -> bool:
+    """Whether a `kubectl exec` that failed had reached the container: its command ran, or cannot run there.
+
+    Everything else may pass, whatever kubectl, API server, kubelet and what lies between them call it: then
+    the exec is tried again, until its deadline or until `dglrun.workflow.pod_access.why_hopeless` has a
+    reason. Words decide about a shorter wait only: what is not recognised here is tried again.
+
+    Args:
+        code: Of kubectl; negative where a signal ended it.
+        stderr: What kubectl and the command have written there.
+    """
+    return code > _OWN_CODE or bool(_RAN.search(stderr) or _CANNOT_RUN.search(stderr))
 
 
 def is_trouble(stderr: str) -> bool:
-    """Whether kubectl says that it could not reach the container, rather than that the command failed."""
-    return any(words in stderr for words in CONNECTION_TROUBLE)
+    """Whether a copy that has not begun may be tried again; for callers that ask nobody about the pod."""
+    return not (has_reached(_OWN_CODE, stderr) or "(NotFound)" in stderr or "(Forbidden)" in stderr)

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from dglrun.agent import spec, tls
+from dglrun.transfer.kubectl import has_reached
 from dglrun.transfer.streams import Stream, Streams
 from dglrun.workflow.steps import WorkerAgent
 
@@ -35,8 +36,8 @@ class AgentStarter:
 
         Args:
             agent: Which.
-            take: Takes `note`, `refused` and `listening`, which has the port; in the end `not_started`
-                with `what` kubectl has said if neither of the latter came.
+            take: Takes `note`, `refused` and `listening`, which has the port; if neither of the latter came,
+                `not_started` in the end, with `what` kubectl has said and whether it `has_reached` the pod.
         """
         self._starts[agent.host.name] = self._pool.submit(self._start, agent, take)
 
@@ -51,17 +52,16 @@ class AgentStarter:
     def _start(self, agent: WorkerAgent, take: Callable[[Record], None]) -> None:
         try:
             with self._streams.open(agent.argv) as stream:
-                what = self._talk(stream, agent, take)
+                failure = self._talk(stream, agent, take)
         except OSError as error:
-            what = str(error)
+            failure = {"kind": "not_started", "what": str(error), "has_reached": False}
         except Exception as error:  # nobody looks at what the pool's thread has raised
-            take({"kind": "bug", "error": error})
-            return
-        if what is not None:
-            take({"kind": "not_started", "what": what})
+            failure = {"kind": "bug", "error": error}
+        if failure is not None:
+            take(failure)
 
-    def _talk(self, stream: Stream, agent: WorkerAgent, take: Callable[[Record], None]) -> str | None:
-        """Hand over spec and keys; returns what kubectl has said if the agent has said nothing."""
+    def _talk(self, stream: Stream, agent: WorkerAgent, take: Callable[[Record], None]) -> Record | None:
+        """Hand over spec and keys; returns what went wrong if the agent has said nothing."""
         text = f"{spec.encode(agent.spec)}\n{tls.encode(self._keys[agent.host.name])}\n"
         with stream.killed_after(ATTEMPT_SECONDS):
             said, _ = stream.communicate(text.encode())
@@ -71,7 +71,8 @@ class AgentStarter:
         if any(record["kind"] in ("listening", "refused") for record in records):
             return None
         words = stream.stderr_text().decode(errors="replace").strip()
-        return words or f"kubectl ended with {stream.returncode}"
+        what = words or f"kubectl ended with {stream.returncode}"
+        return {"kind": "not_started", "what": what, "has_reached": has_reached(stream.returncode, words)}
 
 
 def _record(line: bytes) -> Record:

@@ -114,7 +114,7 @@ class RunConfig(BaseModel):
     partition_config_path: str | None = None
     output_dir: str | None = None
     verify: Literal["auto", "always", "never"] = "auto"
-    start_timeout: Annotated[float, Field(gt=0)] = 600.0
+    start_timeout: Annotated[float, Field(gt=0)] = 900.0
     lease: Annotated[float, Field(ge=3)] = 30.0
     hang_timeout: Annotated[float, Field(gt=0)] | None = None
     shm_dir: str = names.SHM_DIR

@@ -3,11 +3,11 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from dglrun.contract import env, exitcodes, names
 from dglrun.contract.hostfile import Host
@@ -19,6 +19,7 @@ from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import local_process
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.part_delivery import PartDelivery
+from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
     AwaitContainer,
@@ -44,16 +45,6 @@ from dglrun.workflow.training import Training
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 60.0
 """Between two lines about a pod that is waited for."""
-
-
-class ApiServer(Protocol):
-    """What a run asks of the API server (dglrun.kube.api.Api)."""
-
-    def get_pod(self, name: str) -> dict[str, Any]:
-        """Read one pod."""
-
-    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        """Set keys of a ConfigMap, leaving its others."""
 
 
 class Executor:
@@ -291,7 +282,7 @@ class Executor:
     # --- training
 
     def _start_agents(self, step: StartAgents) -> None:
-        self._training = Training(step, self._streams, self._gone)
+        self._training = Training(step, self._streams, self._hopeless)
         self._training.start_agents()
 
     def _train(self, step: Train, stage: str) -> None:
@@ -315,13 +306,12 @@ class Executor:
             self._training = None  # only now: a signal during close still has to stop and close it
 
     def _gone(self, pod: str) -> str | None:
-        if self._cluster is None:
-            return None
-        try:
-            self._pod(pod)
-        except RunError as error:
-            return str(error) if error.code == exitcodes.LOST else None
-        return None
+        """For `copy`, which asks for the reason alone."""
+        error = self._hopeless(pod)
+        return str(error) if error and error.code == exitcodes.LOST else None
+
+    def _hopeless(self, pod: str) -> RunError | None:
+        return why_hopeless(self._cluster, pod) if self._cluster else None
 
 
 def addresses(config: RunConfig, cluster: ApiServer) -> tuple[Host, ...]:
@@ -333,27 +323,6 @@ def addresses(config: RunConfig, cluster: ApiServer) -> tuple[Host, ...]:
     deadline = time.monotonic() + config.start_timeout
     pods = names.workers(config.context.job, config.workers)
     return tuple(Host(_ip(cluster, pod, deadline), names.DGL_PORT, pod) for pod in pods)
-
-
-def living_pod(cluster: ApiServer, name: str) -> dict[str, Any]:
-    """Read a pod that must be alive.
-
-    Raises:
-        RunError: it is gone or has ended (75), or the API server does not answer (69).
-    """
-    from dglrun.kube import errors, pods  # noqa: PLC0415 - not needed in a Skip job
-
-    try:
-        pod = cluster.get_pod(name)
-    except errors.NotFound as error:
-        raise RunError(f"pod {name} does not exist", exitcodes.LOST) from error
-    except errors.ApiError as error:
-        raise RunError(f"pod {name} cannot be read: {error}", exitcodes.UNAVAILABLE) from error
-    if pods.phase(pod) in ("Failed", "Succeeded"):
-        raise RunError(f"pod {name} has ended: {pods.failure_reason(pod)}", exitcodes.LOST)
-    if pods.is_being_deleted(pod):
-        raise RunError(f"pod {name} is being deleted", exitcodes.LOST)
-    return pod
 
 
 def _ip(cluster: ApiServer, name: str, deadline: float) -> str:

@@ -15,15 +15,22 @@ from dglrun.agent.exit_status import ExitStatus
 from dglrun.agent.line_splitter import LineSplitter
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError, Terminated
+from dglrun.transfer.kubectl import has_reached
 from dglrun.workflow.steps import Run
 
 GRACE_SECONDS = 10.0
 LAST_LINES = 20
 POLL_SECONDS = 0.2
+REACH_SECONDS = 900.0
+"""A control plane may be away for ten minutes."""
+REACH_PAUSE = 5.0
 
 
 def run(step: Run, on_line: Callable[[str], None]) -> None:
     """Run a command to its end.
+
+    One that `kubectl exec` starts on another pod is begun again as long as that does not reach the pod; such
+    commands are checks, which may be repeated.
 
     Args:
         step: What to run.
@@ -34,19 +41,31 @@ def run(step: Run, on_line: Callable[[str], None]) -> None:
             last lines.
         Terminated: we were told to end; the command and what it has started have ended.
     """
+    is_exec = bool(step.via) and step.ranks is None
+    deadline = time.monotonic() + REACH_SECONDS
+    while True:
+        code, words = _run_once(step, on_line)
+        end = ExitStatus(code if code >= 0 else 128 - code)
+        if end.is_good:
+            return
+        if not is_exec or has_reached(code, words) or time.monotonic() > deadline:
+            raise RunError(f"{_title(step)} ended with {end}", end.code, words)
+        print(f"dglrun: {_title(step)}: {step.pods[0]} cannot be reached; it is tried again", flush=True)
+        time.sleep(REACH_PAUSE)
+
+
+def _run_once(step: Run, on_line: Callable[[str], None]) -> tuple[int, str]:
+    """Run it once; returns its code as Popen gives it, and its last lines."""
     tail: deque[str] = deque(maxlen=LAST_LINES)
-    title = step.title or _command(step)
     with _started(step) as process:
         try:
             _pass_on(process, tail, on_line, step.seconds)
             code = process.wait()
         except TimeoutError as error:
             _end(process)
-            what, words = f"{title} had not ended after {step.seconds:g} s", "\n".join(tail)
+            what, words = f"{_title(step)} had not ended after {step.seconds:g} s", "\n".join(tail)
             raise RunError(what, exitcodes.TIMEOUT, words) from error
-    end = ExitStatus(code if code >= 0 else 128 - code)
-    if not end.is_good:
-        raise RunError(f"{title} ended with {end}", end.code, "\n".join(tail))
+    return code, "\n".join(tail)
 
 
 @contextlib.contextmanager
@@ -66,9 +85,9 @@ def _started(step: Run) -> "Iterator[subprocess.Popen[bytes]]":
             process.stdout.close()
 
 
-def _command(step: Run) -> str:
-    """What a step without a title is called by: its module or script."""
-    return " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
+def _title(step: Run) -> str:
+    """What a step is called by: without a title its module or script."""
+    return step.title or " ".join(step.argv[2:4] if step.argv[1:2] == ("-m",) else step.argv[1:2])
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":

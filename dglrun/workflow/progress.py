@@ -13,7 +13,7 @@ from dglrun.contract import report, version
 EVERY_SECONDS = 10.0
 """A stage's message is reported as often as this."""
 COMPLETED_SECONDS = 60.0
-"""How long the end of a run waits until its success is reported."""
+"""How long the end of a run that has succeeded waits until all is reported."""
 _LONGEST = 300
 
 
@@ -34,7 +34,7 @@ class Reporter:
 
     def __init__(self, api: ConfigMaps | None, name: str | None) -> None:
         self._api, self._name = api, name
-        self._queue: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[dict[str, str] | None] = queue.SimpleQueue()
         self._stage, self._last, self._complained = "", 0.0, False
         self._thread = threading.Thread(target=self._write, daemon=True)
         if api and name:
@@ -51,15 +51,12 @@ class Reporter:
         if percent is not None:
             progress["percent"] = percent
         progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-        self._queue.put(progress)
+        self._queue.put({report.PROGRESS: json.dumps(progress)})
 
     def partition(self, quality: Mapping[str, object]) -> None:
-        """Report the partition's quality, at once and best effort."""
+        """Report the partition's quality; it is sent with whatever else waits, however long that takes."""
         if self._api and self._name:
-            try:
-                self._api.patch_config_map(self._name, {report.PARTITION: json.dumps(quality)})
-            except Exception as error:
-                self._complain(error)
+            self._queue.put({report.PARTITION: json.dumps(quality)})
 
     def complete(self, message: str) -> None:
         """Report that the run has succeeded, after all else that was reported; waits until that arrived.
@@ -76,20 +73,21 @@ class Reporter:
             self._thread.join(seconds)
 
     def _write(self) -> None:
-        while (progress := self._newest()) is not None:
+        while (data := self._waiting()) is not None:
             try:
-                self._api.patch_config_map(self._name, {report.PROGRESS: json.dumps(progress)})  # type: ignore
+                self._api.patch_config_map(self._name, data)  # type: ignore[union-attr, arg-type]
             except Exception as error:
                 self._complain(error)
 
-    def _newest(self) -> dict[str, object] | None:
+    def _waiting(self) -> dict[str, str] | None:
+        """All that is to be reported by now, of each key the newest; None: no more will come."""
         found = self._queue.get()
         while found is not None and not self._queue.empty():
             newer = self._queue.get()
             if newer is None:
                 self._queue.put(None)
                 break
-            found = newer
+            found = {**found, **newer}
         return found
 
     def _complain(self, error: Exception) -> None:

@@ -10,9 +10,8 @@ from typing import NoReturn
 from dglrun.agent.exit_status import ProcessFailure
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.kubectl import is_trouble
 from dglrun.transfer.streams import Streams
-from dglrun.workflow.agent_connections import PAUSES, Address, AgentConnections
+from dglrun.workflow.agent_connections import Address, AgentConnections
 from dglrun.workflow.agent_start import AgentStarter
 from dglrun.workflow.hang_watch import HangWatch, IdleRank
 from dglrun.workflow.output_printer import OutputPrinter
@@ -26,10 +25,12 @@ PRINT_SECONDS = 3.0
 """Until what has come is printed, before others go on printing."""
 CHECK_SECONDS = 5.0
 """Between questions to the API server about a pod that cannot be reached."""
+START_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Seconds before each new start of an agent, the last one again and again: each is a kubectl."""
 _TICK = 0.2
 
-Gone = Callable[[str], str | None]
-"""Says of a pod why it no longer runs, None if it does or if nobody knows."""
+Hopeless = Callable[[str], RunError | None]
+"""Says of a pod why no exec into it will work, None if one may or if nobody knows."""
 
 
 class Training:
@@ -40,10 +41,10 @@ class Training:
     Args:
         step: The agents.
         streams: Opens streams, on which the agents are started.
-        gone: Asks the API server whether a pod is gone.
+        hopeless: Asks the API server whether a pod is gone, or out of this account's reach.
     """
 
-    def __init__(self, step: StartAgents, streams: Streams, gone: Gone) -> None:
+    def __init__(self, step: StartAgents, streams: Streams, hopeless: Hopeless) -> None:
         from dglrun.workflow import run_keys  # noqa: PLC0415 - costs 50 ms, and a dry run needs none
 
         self._inbox: queue.SimpleQueue[tuple[WorkerConnection, Record]] = queue.SimpleQueue()
@@ -53,7 +54,7 @@ class Training:
         self._printer = OutputPrinter(lambda error: self._inbox.put((first, {"kind": "bug", "error": error})))
         self._connections = AgentConnections(own, step.heartbeat, self._printer)
         self._starter = AgentStarter(streams, others, step.limit)
-        self._agents, self._gone = step, gone
+        self._agents, self._hopeless = step, hopeless
         self._failures: list[WorkerFailure] = []
         self._ranks = {
             (agent.host.name, process.name): process.rank
@@ -89,8 +90,10 @@ class Training:
             self._turn()
             self._raise_failure()
             if time.monotonic() > deadline:
-                missing = [worker.pod for worker in self._workers if not worker.greeting]
-                raise RunError(f"no supervisor within {seconds:g} s on {missing}", exitcodes.UNAVAILABLE)
+                missing = [worker for worker in self._workers if not worker.greeting]
+                words = "\n".join(f"{worker.pod}: {worker.start_trouble}" for worker in missing)
+                what = f"no agent within {seconds:g} s on {[worker.pod for worker in missing]}"
+                raise RunError(what, exitcodes.UNAVAILABLE, words)
 
     @property
     def outputs(self) -> dict[str, bool | None]:
@@ -214,7 +217,7 @@ class Training:
         return {
             "note": lambda worker, record: self._print(worker, record["text"]),
             "listening": lambda worker, record: self._connect(worker, record["port"]),
-            "not_started": lambda worker, record: self._not_started(worker, record["what"]),
+            "not_started": self._not_started,
             "alive": lambda worker, record: self._hang.heard(worker.pod, record["idle"], time.monotonic()),
             "stacks": lambda worker, record: self._hang.told_stacks(worker.pod),
             "hello": self._greeted,
@@ -257,7 +260,7 @@ class Training:
 
     def _print(self, worker: WorkerConnection, text: str) -> None:
         """What the agent, or its connection, has to say for itself."""
-        self._printer.say(f"[worker-{worker.index} supervisor] {text}")
+        self._printer.say(f"[worker-{worker.index} agent] {text}")
 
     # --- starts, and connections that break
 
@@ -270,15 +273,19 @@ class Training:
         address = Address(host.name, host.ip, port)
         self._connections.connect(worker.index, address, lambda record: self._inbox.put((worker, record)))
 
-    def _not_started(self, worker: WorkerConnection, what: str) -> None:
-        last = (what.splitlines() or [""])[-1]
-        self._print(worker, f"not started: {last}")
-        if worker.start_attempts >= self._agents.attempts and not is_trouble(what):
+    def _not_started(self, worker: WorkerConnection, record: Record) -> None:
+        """Try again what did not reach the worker, and what failed there a few times."""
+        last = (record["what"].splitlines() or [""])[-1]
+        if last != worker.start_trouble:  # else an outage fills the log
+            self._print(worker, f"not started: {last}")
+        worker.start_trouble = last
+        worker.start_failures += record["has_reached"]
+        if worker.start_failures >= self._agents.attempts:
             self._lose(worker, f"could not be started: {last}", exitcodes.UNAVAILABLE)
         elif self._stopping:
             self._lose(worker, "never began", exitcodes.UNAVAILABLE)
         else:
-            pause = PAUSES[min(worker.start_attempts, len(PAUSES)) - 1]
+            pause = START_PAUSES[min(worker.start_attempts, len(START_PAUSES)) - 1]
             self._start_at[worker.pod] = time.monotonic() + pause
             self._check(worker)
 
@@ -288,26 +295,31 @@ class Training:
         if now >= self._start_at.get(worker.pod, float("inf")):
             del self._start_at[worker.pod]
             self._start(worker)
-        is_broken = worker.broken_since is not None and not worker.is_silent
-        if is_broken and now >= self._check_at.get(worker.pod, 0.0):
+        if worker.broken_since is not None and not worker.is_silent:
             self._check(worker)
         if why := worker.why_lost(self._lease):
             self._lose(worker, why, exitcodes.LOST)
 
     def _check(self, worker: WorkerConnection) -> None:
-        """Ask in a thread whether the pod is gone; the answer arrives as a record `checked`."""
-        self._check_at[worker.pod] = time.monotonic() + CHECK_SECONDS
+        """Ask in a thread now and then whether a pod can be reached at all; the answer is a record `checked`.
+
+        One question at a time: while the API server is away each takes minutes.
+        """
+        if time.monotonic() < self._check_at.get(worker.pod, 0.0):
+            return
+        self._check_at[worker.pod] = float("inf")
 
         def ask() -> None:
-            self._inbox.put((worker, {"kind": "checked", "why": self._gone(worker.pod)}))
+            self._inbox.put((worker, {"kind": "checked", "why": self._hopeless(worker.pod)}))
 
         threading.Thread(target=ask, daemon=True).start()
 
-    def _checked(self, worker: WorkerConnection, why: str | None) -> None:
+    def _checked(self, worker: WorkerConnection, why: RunError | None) -> None:
+        self._check_at[worker.pod] = time.monotonic() + CHECK_SECONDS
         is_connected = worker.greeting is not None and worker.broken_since is None
         if why and not is_connected and not worker.is_over:
             self._start_at.pop(worker.pod, None)
-            self._lose(worker, f"the pod is gone: {why}", exitcodes.LOST)
+            self._lose(worker, str(why), why.code)
 
     def _lose(self, worker: WorkerConnection, why: str, code: int) -> None:
         if worker.lost:

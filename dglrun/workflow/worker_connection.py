@@ -30,7 +30,10 @@ class WorkerConnection:
         """Whether its output folder has files, once it has finished."""
         self.lost: str | None = None
         self.broken_since: float | None = None
-        self.start_attempts = 0
+        self.start_attempts = self.start_failures = 0
+        """How often a start was tried, and how often it failed on the worker itself."""
+        self.start_trouble = ""
+        """What the last start that failed has said."""
         self._refused_since: float | None = None
 
     @property

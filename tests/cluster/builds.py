@@ -140,6 +140,11 @@ MODULE = {
         ),
         Module("kind", "sigs.k8s.io/kind", (("kind", "sigs.k8s.io/kind"),)),
         Module("kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),)),
+        Module(
+            "kube-router",
+            "github.com/cloudnativelabs/kube-router",
+            (("kube-router", "github.com/cloudnativelabs/kube-router/cmd/kube-router"),),
+        ),
     )
 }
 
@@ -148,6 +153,9 @@ CLIENTS = ("kubectl", "helm")
 
 NODE = ("etcd", "containerd", "coredns", "kubernetes")
 """What a running node consists of."""
+
+POLICIES = ("kube-router",)
+"""What enforces NetworkPolicies on it, when it is asked to."""
 
 CONTROL_PLANE = "DGL_OPERATOR_CONTROL_PLANE"
 """Environment variable: the older minor of Kubernetes of which API server and controller manager are."""

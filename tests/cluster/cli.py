@@ -5,7 +5,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from tests.cluster import builds, cluster, deliver, kind, other, smoke, steps
+from tests.cluster import builds, cluster, deliver, kind, other, policies, smoke, steps
 from tests.cluster.places import Places
 
 Command = Callable[[Places, list[str]], None]
@@ -42,6 +42,14 @@ def _down(places: Places, _: list[str]) -> None:
     cluster.down(places)
 
 
+def _enforce(places: Places, _: list[str]) -> None:
+    """Have NetworkPolicies enforced until the node goes down."""
+    if other.given(places) or kind.chosen():
+        raise steps.StepError("only the one-node cluster of this tool lacks a policy controller of its own")
+    with steps.step("start the policy controller"), cluster.locked(places):
+        policies.start(places)
+
+
 def _status(places: Places, _: list[str]) -> None:
     cluster.print_status(places)
 
@@ -52,7 +60,8 @@ def _smoke(places: Places, _: list[str]) -> None:
 
 def _build_tools(places: Places, names: list[str]) -> None:
     """Build the named modules; of all only those that this host's kind of cluster needs."""
-    cluster_tools = () if other.given(places) else ("kind",) if kind.chosen() else builds.NODE
+    own_node = (*builds.NODE, *builds.POLICIES)
+    cluster_tools = () if other.given(places) else ("kind",) if kind.chosen() else own_node
     usual = (*builds.CLIENTS, *builds.CHECKS, *cluster_tools)
     builds.ensure(names or usual, places)
 
@@ -85,6 +94,7 @@ def _env(places: Places, _: list[str]) -> None:
 COMMANDS: dict[str, Command] = {
     "up": _up,
     "down": _down,
+    "enforce": _enforce,
     "status": _status,
     "images": _images,
     "load": _load,
@@ -94,4 +104,4 @@ COMMANDS: dict[str, Command] = {
     "env": _env,
 }
 
-TIMED = {"up", "down", "smoke", "build-tools", "images", "load"}
+TIMED = {"up", "down", "enforce", "smoke", "build-tools", "images", "load"}

@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tests.cluster import commands, daemons, host, steps
+from tests.cluster import commands, daemons, host, policies, steps
 from tests.cluster.configs import BRIDGE
 from tests.cluster.places import Places
 
@@ -109,7 +109,7 @@ def unmount(below: Path) -> None:
 
 
 def remove_network() -> None:
-    """Remove the bridge with its ends of the pods' links, and the rules of either address family."""
+    """Remove the bridge with its ends of the pods' links, the rules of either address family, and sets."""
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         for end in Path(f"/sys/class/net/{BRIDGE}/brif").iterdir():
             commands.attempt("ip", "link", "delete", end.name)
@@ -119,6 +119,7 @@ def remove_network() -> None:
         kept = without_ours(saved)
         if kept != saved:
             commands.run(f"{family}-restore", stdin=kept)
+    policies.remove_sets()
 
 
 def without_ours(saved: str) -> str:

@@ -23,6 +23,7 @@ from tests.cluster import (
     host,
     kind,
     kube,
+    policies,
     runtime,
     smoke,
     steps,
@@ -114,6 +115,17 @@ def debian(name: str, image: str) -> Trace:
     }
 
 
+def denial() -> Trace:
+    """A policy that keeps everybody from the pods of the default namespace."""
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "denial", "namespace": "default"},
+        "spec": spec,
+    }
+
+
 def test_a_second_start_finds_everything_running(node: Places) -> None:
     """Nothing is started again: same processes, in a few seconds."""
     running = daemons.recorded(node)
@@ -201,11 +213,16 @@ def test_a_start_that_was_killed_half_way_is_taken_up(node: Places) -> None:
 
 @pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
 def test_down_leaves_no_trace(node: Places, before: Trace, crashed: bool) -> None:
-    """Processes, mounts, links, rules, settings, control groups and folders are as they were."""
+    """Processes, mounts, links, rules, settings, control groups and folders are as they were.
+
+    Policies are enforced meanwhile, which leaves sets of addresses in the kernel.
+    """
+    policies.start(node)
     pod = debian("debian", deliver.load_base(node))
     pod["metadata"]["namespace"] = "default"
-    kube.apply(node, pod, smoke.pod("left"))
+    kube.apply(node, pod, smoke.pod("left"), denial())
     kube.kubectl(node, "wait", "--timeout=120s", "--for=condition=Ready", "pod", "--all")
+    steps.until("sets of addresses", lambda: bool(policies.sets()), seconds=60)
     during = trace(node)
     if crashed:
         daemons.kill(daemons.recorded(node).values())
@@ -229,6 +246,7 @@ def trace(places: Places) -> Trace:
         "links": sorted(link["ifname"] for link in json.loads(commands.run("ip", "-j", "link"))),
         "rules": [rule for family in ("iptables", "ip6tables") for rule in rules(family)],
         "tables": host.tables(),
+        "sets": policies.sets(),
         "settings": {
             name: host.setting(name).read_text() for name in host.SYSCTLS if host.setting(name).exists()
         },

@@ -8,13 +8,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.accuracy import ABOVE_MAJORITY
 from tests.e2e.conftest import Submit
+from tests.e2e.enforcement import enforced_on_our_node
 from tests.e2e.figures import Figures
 from tests.e2e.jobs import ROOT, VERSION, Job, example, main_container, moment, set_image
 from tests.e2e.kubectl import Object
@@ -41,6 +42,13 @@ ACCEPTED = os.environ.get("DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE") == "yes"
 
 
 OneProcess = Callable[[str], float]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _policies_are_enforced() -> Iterator[None]:
+    """MPI opens ports of its own on launcher and workers, which the policy of the job admits."""
+    with enforced_on_our_node():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,12 @@
-"""The control plane goes away under a job that trains."""
+"""The control plane goes away under jobs of which each is in another phase."""
 
+import os
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -10,16 +14,18 @@ from tests.cluster import daemons, kube
 from tests.cluster.daemons import Daemon
 from tests.cluster.places import Places
 from tests.e2e.conftest import Submit
-from tests.e2e.jobs import Job, tiny
-from tests.e2e.kubectl import Kubectl
-from tests.e2e.test_failures import wait_for_log
+from tests.e2e.jobs import Job, example, main_container, tiny
+from tests.e2e.kubectl import Kubectl, Object
 from tests.support.wait import wait_for
 
-pytestmark = pytest.mark.e2e
-
+ASKED = os.environ.get("DGL_OPERATOR_OUTAGE_SECONDS", "")
+OUTAGE = float(ASKED or 45)
+"""Seconds without an API server; `make outage MINUTES=10` sets it."""
 LEASE = 10
 """Seconds without a heartbeat after which workers stop; the outage is longer."""
-OUTAGE = 3 * LEASE
+HELD = "held until the API server is away"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900 + OUTAGE)]
 
 
 @contextmanager
@@ -42,24 +48,126 @@ def without_api_server() -> Iterator[None]:
         kubectl.run("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
-def launcher_log(job: Job) -> str:
-    """The launcher's log as the node has it, without the API server's help."""
-    pod = job.kubectl.namespace + "_" + job.launcher
-    files = (Places.here().state / "podlogs").glob(f"{pod}_*/main/*.log")
-    return "".join(path.read_text() for path in files)
+def log(job: Job, pod: str, container: str = "main") -> str:
+    """The log of a container as the node has it, without the API server's help."""
+    folders = f"{job.kubectl.namespace}_{pod}_*/{container}/*.log"
+    return "".join(path.read_text() for path in (Places.here().state / "podlogs").glob(folders))
 
 
-def test_a_training_goes_on_while_the_api_server_is_away(submit: Submit) -> None:
-    """It is killed for longer than the workers' lease; the training ends meanwhile, its model comes home."""
-    job = submit(tiny("outage", "--do", "hang", "--seconds", str(OUTAGE), flags=("--lease", str(LEASE))))
-    wait_for_log(job, "rank 1 does hang")
+def partitioning() -> Object:
+    """Partitioned, delivered and dispatched with nobody to ask."""
+    body = tiny("partitioning")
+    main_container(body, "Worker")["env"] = [{"name": "TINY_PARTITION_HELD", "value": "1"}]
+    return body
+
+
+def waiting() -> Object:
+    """Its workers become ready meanwhile; the launcher's init container waits for them."""
+    body = tiny("waiting")
+    worker = main_container(body, "Worker")
+    held = {**worker, "name": "held", "command": ["python3", "/scripts/api_away.py", "true"]}
+    body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]["initContainers"] = [held]
+    return body
+
+
+def dispatching() -> Object:
+    """Its launcher begins meanwhile."""
+    return _with_command(tiny("dispatching"), "python3", "/scripts/api_away.py")
+
+
+def agents() -> Object:
+    """Its launcher has the parts dispatched and would start the agents."""
+    return _with_command(tiny("agents"), "sh", "/scripts/late_agents.sh")
+
+
+def mpi() -> Object:
+    """Its launcher begins meanwhile, and has MPI ranks to start."""
+    body = example("dist-parmetis-homogeneous", "mpi")
+    main_container(body, "Launcher")["volumeMounts"] = [{"name": "scripts", "mountPath": "/scripts"}]
+    pod = body["spec"]["dglReplicaSpecs"]["Launcher"]["template"]["spec"]
+    pod["volumes"] = [{"name": "scripts", "configMap": {"name": "scripts"}}]
+    return _with_command(body, "python3", "/scripts/api_away.py")
+
+
+def training() -> Object:
+    """It trains before, meanwhile and afterwards."""
+    seconds = str(OUTAGE + LEASE)
+    return tiny("training", "--do", "hang", "--seconds", seconds, flags=("--lease", str(LEASE)))
+
+
+def collecting() -> Object:
+    """Its training ends meanwhile."""
+    return tiny("collecting", "--do", "hang", "--until", "api-away")
+
+
+def _with_command(body: Object, *command: str) -> Object:
+    launcher = main_container(body, "Launcher")
+    launcher["command"], launcher["args"] = [*command], ["dglrun", *launcher["args"]]
+    return body
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase in which the API server goes away.
+
+    Attributes:
+        job: Makes a job that is held in it, or stays in it for the whole outage.
+        pod: The pod that says so, without the name of the job.
+        container: Its container.
+        says: What it says.
+    """
+
+    job: Callable[[], Object]
+    pod: str = "launcher"
+    container: str = "main"
+    says: str = HELD
+
+
+PHASES = {
+    "partitioning": Phase(partitioning, "partitioner"),
+    "waiting": Phase(waiting, "worker-0", "held"),
+    "dispatching": Phase(dispatching),
+    "agents": Phase(agents),
+    "mpi": Phase(mpi),
+    "training": Phase(training, says="rank 1 does hang"),
+    "collecting": Phase(collecting, says="rank 1 does hang"),
+}
+GATE = ("partitioning", "agents", "mpi", "collecting")
+"""Where nobody asks for more: each job costs the node some seconds."""
+CHOSEN = os.environ.get("DGL_OPERATOR_OUTAGE_PHASES", "").split() or (PHASES if ASKED else GATE)
+
+
+def test_jobs_in_every_phase_outlive_the_api_server(submit: Submit, operator: Kubectl) -> None:
+    """Each goes on where it was and trains to the end, its model comes home; the operator never restarts."""
+    restarts = _restarts(operator)
+    jobs = {name: submit(PHASES[name].job()) for name in CHOSEN}
+    for name, job in jobs.items():
+        phase = PHASES[name]
+        pod = f"{job.name}-{phase.pod}"
+        wait_for(f"{name}: {phase.says}", partial(_says, job, pod, phase.container, phase.says), 300)
 
     with without_api_server():
-        wait_for(
-            "the end of the training",
-            lambda: "all 2 trainers have ended well" in launcher_log(job),
-            OUTAGE + 60,
-        )
-    job.wait_phase("Completed", seconds=120)
+        end = time.monotonic() + OUTAGE
+        wait_for("the end of the outage", lambda: time.monotonic() > end, OUTAGE + 10)
+    back = time.monotonic()
 
-    assert "model.pt" in job.kubectl.logs(job.launcher, "main")
+    for name, job in jobs.items():
+        job.wait_phase("Completed", seconds=300)
+        print(f"{name}: Completed {time.monotonic() - back:.0f} s after the API server was back")
+        assert "model.pt" in job.kubectl.logs(job.launcher, "main")
+    assert _restarts(operator) == restarts
+
+
+def _says(job: Job, pod: str, container: str, text: str) -> bool:
+    assert job.phase() != "Failed", job.story()
+    return text in log(job, pod, container)
+
+
+def _restarts(operator: Kubectl) -> list[tuple[str, int]]:
+    """The operator's pods, and how often each container was started again."""
+    pods = operator.list("pods", "-l", "app=dgl-operator")
+    return [
+        (pod["metadata"]["uid"], status["restartCount"])
+        for pod in pods
+        for status in pod["status"]["containerStatuses"]
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun.__main__ import workflow
-from dglrun.kube.errors import NotFound, Unavailable
+from dglrun.kube.errors import Forbidden, NotFound, Unavailable
 
 
 class FileCluster:
@@ -25,6 +25,12 @@ class FileCluster:
         if status is None:
             raise NotFound(f"pods {name!r} not found")
         return {"metadata": {"name": name, "uid": name}, "status": status}
+
+    def require_exec(self, name: str) -> None:
+        """Allowed, unless ROOT/forbidden names the pod."""
+        forbidden = self._root / "forbidden"
+        if forbidden.exists() and name in forbidden.read_text().split():
+            raise Forbidden(f"this account may not exec into pod {name}: no rule allows it")
 
     def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """Note what is reported; refuse where ROOT/no-reports is."""

@@ -12,6 +12,7 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 
 from tests.cluster import kind
+from tests.e2e.enforcement import is_known_to_enforce
 
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
 
@@ -145,9 +146,15 @@ EXPECTED = (
     ),
     ExpectedSkip(
         "tests/e2e",
-        (r"test_a_training_goes_on_while_the_api_server_is_away",),
+        (r"test_jobs_in_every_phase_outlive_the_api_server",),
         "needs the one-node cluster",
         _is_unset("DGL_OPERATOR_AUDIT_LOG"),
+    ),
+    ExpectedSkip(
+        "tests/e2e",
+        (r"test_only_whom_the_job_admits_connects_to_its_pods",),
+        "needs a cluster that enforces NetworkPolicies",
+        lambda: not is_known_to_enforce(),
     ),
     ExpectedSkip(
         "tests/e2e",

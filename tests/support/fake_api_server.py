@@ -192,6 +192,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._list(name)
 
+    def do_POST(self) -> None:
+        """A SelfSubjectAccessReview about a pod."""
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self._refused():
+            return
+        if self.path != "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+            self._status(404, f"no such path: {self.path}")
+            return
+        about = review["spec"]["resourceAttributes"]
+        kind = (about["namespace"], about["resource"], about["subresource"])
+        is_allowed = kind == (NAMESPACE, "pods", "exec") and about["name"] not in self.store.forbidden
+        self._send(201, {**review, "status": {"allowed": is_allowed}})
+
     def do_PATCH(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if self._refused():

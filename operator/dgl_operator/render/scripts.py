@@ -7,6 +7,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dglrun.contract import names
 
+_PATIENCE_SECONDS = 900
+"""A control plane may be away for ten minutes, at the moment of an MPI launch too."""
+
 
 def kubexec(namespace: str, job: str, container: str) -> str:
     """Return kubexec.sh for a job.
@@ -22,6 +25,7 @@ def kubexec(namespace: str, job: str, container: str) -> str:
         workers=names.worker(job, 0).removesuffix("0"),
         container=container,
         kubectl=f"{names.KUBE_DIR}/kubectl",
+        patience=_PATIENCE_SECONDS,
     )
 
 

@@ -1,7 +1,11 @@
-"""Partitions a ring with chords of a few hundred nodes; ends with --exit-code if that is asked for."""
+"""Partitions a ring with chords of a few hundred nodes.
+
+TINY_PARTITION_EXIT ends it with that code; TINY_PARTITION_HELD holds it until the API server is away.
+"""
 
 import argparse
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +21,9 @@ args = parser.parse_args()
 if "TINY_PARTITION_EXIT" in os.environ:
     print("partition_tiny: leaving as told", file=sys.stderr)
     sys.exit(int(os.environ["TINY_PARTITION_EXIT"]))
+
+if "TINY_PARTITION_HELD" in os.environ:
+    subprocess.run([sys.executable, str(Path(__file__).with_name("api_away.py"))], check=True)
 
 import dgl  # noqa: E402
 import torch  # noqa: E402

@@ -1,11 +1,13 @@
 """Trains a linear model over a few hundred nodes with DDP, and misbehaves where it is told to.
 
---do raise|exit|hang at --rank: after the first step that rank raises, leaves with code 7, or waits.
+--do raise|exit|hang at --rank: after the first step that rank raises, leaves with code 7, or waits: for
+--seconds, or until the file --until exists, or with `--until api-away` until the API server is away.
 """
 
 import argparse
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +24,7 @@ parser.add_argument("--batch_size", type=int, default=32)
 parser.add_argument("--do", choices=["raise", "exit", "hang"])
 parser.add_argument("--rank", type=int, default=-1)
 parser.add_argument("--seconds", type=float, default=600)
+parser.add_argument("--until", type=Path)
 args = parser.parse_args()
 
 
@@ -32,6 +35,17 @@ def misbehave(rank: int) -> None:
             raise RuntimeError("told to raise")
         if args.do == "exit":
             sys.exit(7)
+        wait()
+
+
+def wait() -> None:
+    if args.until == Path("api-away"):
+        subprocess.run([sys.executable, str(Path(__file__).with_name("api_away.py"))], check=True)
+        return
+    deadline = time.monotonic() + args.seconds
+    while args.until and not args.until.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if not args.until:
         time.sleep(args.seconds)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import kind
+from tests.cluster import builds, kind
 from tests.cluster.images import IMAGE
 from tests.cluster.places import Places
 
@@ -59,3 +59,10 @@ def test_the_environment_decides_before_any_engine_is_asked(
 
     assert kind.chosen() is expected
     kind.chosen.cache_clear()
+
+
+def test_the_pinned_kind_enforces_network_policies() -> None:
+    """The network of its nodes does so since 0.24; the test of enforcement relies on it."""
+    major, minor = builds.MODULE["kind"].version.removeprefix("v").split(".")[:2]
+
+    assert (int(major), int(minor)) >= (0, 24)

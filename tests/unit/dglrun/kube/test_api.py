@@ -114,6 +114,26 @@ def test_403_that_stays_is_raised_after_the_first_seconds(server: ApiServer, clo
     assert 0.4 < clock.now - 1000 <= 0.5
 
 
+def test_the_right_to_exec_is_asked_for(server: ApiServer, clock: Clock) -> None:
+    """For each pod by name; a right that is missing after the first seconds will not come."""
+    server.forbid("another")
+    client = Api(server.access(), PATIENT, forbidden_seconds=0.5)
+
+    client.require_exec("mine")
+    with pytest.raises(Forbidden, match="may not exec into pod another: no rule allows it"):
+        client.require_exec("another")
+
+    assert 0.4 < clock.now - 1000 <= 0.5
+
+
+def test_whether_exec_is_allowed_may_stay_unknown(server: ApiServer) -> None:
+    """An API server that is away is no refusal."""
+    server.break_next(500, times=1000)
+
+    with pytest.raises(Unavailable):
+        Api(server.access(), QUICK).require_exec("mine")
+
+
 @pytest.mark.parametrize("status", [0, 429, 500, 503])
 def test_an_outage_is_waited_out(server: ApiServer, status: int) -> None:
     """Cut connections, throttling and server errors are repeated until the answer comes."""

@@ -38,6 +38,9 @@ from tests.support.dglrun_pods import write_partition
 from tests.support.wait import wait_for
 from tests.unit.dglrun.workflow.builders import a_spec
 
+ENDED = "echo command terminated with exit code 1 >&2; exit 1"
+"""The end of a shell in the place of kubectl whose command has failed on the other pod."""
+
 
 class ConfigMaps:
     """An API server that keeps what is reported."""
@@ -46,6 +49,10 @@ class ConfigMaps:
         self.written: dict[str, str] = {}
 
     def get_pod(self, name: str) -> dict[str, Any]:
+        """No test asks."""
+        raise AssertionError(name)
+
+    def require_exec(self, name: str) -> None:
         """No test asks."""
         raise AssertionError(name)
 
@@ -72,8 +79,10 @@ class CountedStreams(Streams):
 
 def perform(*steps: Step, streams: Streams | None = None, api: ConfigMaps | None = None) -> None:
     """Perform one phase of these steps."""
-    executor = Executor(None, streams or Streams(), Reporter(api, "job-report" if api else None))
+    reporter = Reporter(api, "job-report" if api else None)
+    executor = Executor(None, streams or Streams(), reporter)
     executor.perform([PlanPhase(1, 1, "job-launcher", "test", "Training", steps)])
+    reporter.close(60)
 
 
 def a_partition(folder: Path, parts: int = 2) -> str:
@@ -130,7 +139,7 @@ def test_the_first_failure_in_parallel_ends_the_run(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     waits = a_send(config, tmp_path / "slow", 0, f"touch {begun}; exec sleep 600")
     until = f"for _ in $(seq 1200); do [ -e {begun} ] && break; sleep 0.05; done"
-    fails = a_send(config, tmp_path / "bad", 1, f"{until}\necho no container >&2; exit 1")
+    fails = a_send(config, tmp_path / "bad", 1, f"{until}\necho no container >&2; {ENDED}")
     streams = CountedStreams()
     steps = (CheckPartition(config, 2), InParallel((waits, fails), 2), Run(("touch", str(later))))
 
@@ -157,6 +166,9 @@ class StartingPod:
         if status is None:
             raise Unavailable("the API server does not answer")
         return {"metadata": {"name": name, "uid": name}, "status": status}
+
+    def require_exec(self, name: str) -> None:
+        """Any pod may be entered."""
 
     def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """Nothing is reported here."""
@@ -338,7 +350,7 @@ def test_steps_in_parallel_may_all_be_performed(tmp_path: Path, capfd: pytest.Ca
     """As the plan says it: a copy that fails stops no other, and each failure is told."""
     config = a_partition(tmp_path / "dataset", 3)
     refused = [
-        a_send(config, tmp_path / "bad", part, f"echo no container {part} >&2; exit 1") for part in (0, 1)
+        a_send(config, tmp_path / "bad", part, f"echo no container {part} >&2; {ENDED}") for part in (0, 1)
     ]
     good = a_send(config, tmp_path / "good", 2)
 

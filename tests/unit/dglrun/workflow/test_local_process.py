@@ -35,6 +35,43 @@ def test_a_command_within_its_deadline_ends_as_it_does_without() -> None:
         local_process.run(step, lambda line: None)
 
 
+FLAKY = 'n=$(cat "$0" 2>/dev/null || echo 0); echo $((n+1)) >"$0"; [ $n -ge 2 ] || { echo "$1" >&2; exit 1; }'
+"""A shell in the place of kubectl: it fails twice with some words."""
+
+
+@pytest.fixture
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_process, "REACH_PAUSE", 0.0)
+
+
+@pytest.mark.usefixtures("_no_pause")
+def test_a_check_on_another_pod_waits_until_the_pod_can_be_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An API server that is away at that moment fails no job."""
+    via = ("sh", "-c", FLAKY, str(tmp_path / "tries"), "error: a hole on the way")
+
+    local_process.run(Run((), title="examining", via=via, pods=("job-worker-0",)), lambda line: None)
+
+    assert (tmp_path / "tries").read_text() == "3\n"
+    assert capsys.readouterr().out.count("job-worker-0 cannot be reached; it is tried again") == 2
+
+
+@pytest.mark.usefixtures("_no_pause")
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_check_that_fails_on_another_pod_is_not_repeated(tmp_path: Path, ranks: int | None) -> None:
+    """It has had its say; and mpirun, which starts ranks, is never repeated here."""
+    words = "error: a hole on the way" if ranks else "command terminated with exit code 1"
+    via = ("sh", "-c", FLAKY, str(tmp_path / "tries"), words)
+
+    with pytest.raises(RunError, match="examining ended with exit code 1"):
+        local_process.run(
+            Run((), title="examining", via=via, pods=("job-worker-0",), ranks=ranks), lambda line: None
+        )
+
+    assert (tmp_path / "tries").read_text() == "1\n"
+
+
 @pytest.mark.parametrize("_", range(20))
 def test_a_command_that_has_just_been_started_is_ended_too(raising: None, tmp_path: Path, _: int) -> None:
     """The signal comes as soon as there is a process: before it was known here, it lived on."""

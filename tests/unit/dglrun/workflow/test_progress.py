@@ -26,6 +26,20 @@ class SlowConfigMaps:
         self.stages.append(json.loads(data["progress.json"])["stage"])
 
 
+class LateConfigMaps:
+    """An API server that is away for the first request."""
+
+    def __init__(self) -> None:
+        self.data: list[dict[str, object]] = []
+        self.is_asked, self.is_back = threading.Event(), threading.Event()
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Note the keys once it is back."""
+        self.is_asked.set()
+        assert self.is_back.wait(SECONDS)
+        self.data.append({key: json.loads(value) for key, value in data.items()})
+
+
 class NoConfigMaps:
     """An API server that is away."""
 
@@ -48,6 +62,23 @@ def test_the_success_of_a_run_is_the_last_thing_reported() -> None:
 
     assert not completing.is_alive()
     assert cluster.stages == ["Collecting", "Completed"]
+
+
+def test_a_partition_is_reported_when_the_api_server_is_back() -> None:
+    """The run does not wait for that; newer progress goes with it."""
+    cluster = LateConfigMaps()
+    reporter = Reporter(cluster, "job-report")
+    reporter.stage("Partitioning", "verify")
+    assert cluster.is_asked.wait(SECONDS)
+
+    reporter.partition({"edgeCut": 7})
+    reporter.stage("Delivering", "deliver partitions")
+    cluster.is_back.set()
+    reporter.close(SECONDS)
+
+    last = cluster.data[-1]
+    assert last["partition.json"] == {"edgeCut": 7}
+    assert last["progress.json"]["stage"] == "Delivering"  # type: ignore[index]
 
 
 def test_a_success_that_cannot_be_reported_is_only_noted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from dglrun.__main__ import MESSAGE_BYTES, workflow
 from dglrun.agent.exit_status import ProcessFailure
-from dglrun.transfer.kubectl import Kubectl, is_trouble
 from dglrun.workflow.root_cause import WorkerFailure, error_of, root_cause
 
 RESET = (
@@ -60,32 +59,6 @@ def test_the_message_names_the_others_briefly() -> None:
     assert error.code == 1
     assert str(error).startswith("w0: trainer 0 (rank 1) ended with exit code 1 [then w1: ")
     assert "w4" not in str(error)
-
-
-@pytest.mark.parametrize(
-    ("words", "trouble"),
-    [
-        ("Error from server (TooManyRequests): too many requests", True),
-        ("Error from server: error dialing backend: dial tcp 10.0.0.3:10250: i/o timeout", True),
-        ("The connection to the server 10.0.0.1:443 was refused - connection refused", True),
-        ("command terminated with exit code 1", False),
-        ('Error from server (Forbidden): pods "x" is forbidden', False),
-        ("OCI runtime exec failed: no such file", False),
-    ],
-)
-def test_the_worlds_troubles_are_told_from_ours(words: str, trouble: bool) -> None:
-    """Only the first kind is tried again."""
-    assert is_trouble(words) is trouble
-
-
-def test_an_exec_is_a_list_of_words() -> None:
-    """No shell reads it: blanks, quotes and dollar signs arrive as they are."""
-    argv = Kubectl("/opt/kube/kubectl", "ns").exec("job-worker-0", "main", "python3", "a b", "$HOME")
-
-    assert argv == (
-        *("/opt/kube/kubectl", "exec", "-i", "-n", "ns", "job-worker-0", "-c", "main", "--"),
-        *("python3", "a b", "$HOME"),
-    )
 
 
 def test_a_termination_message_keeps_its_head_and_its_end(

@@ -205,7 +205,7 @@ def test_a_lost_connection_is_not_a_lost_trainer(pods: Pods) -> None:
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] step 3")
         pods.break_connection(1)
-        said = read_until(process, "[worker-1 supervisor] the connection broke")
+        said = read_until(process, "[worker-1 agent] the connection broke")
         (pods.root / "broke").touch()
         done = pods.finish(process)
 
@@ -265,7 +265,7 @@ def test_a_training_needs_no_api_server(pods: Pods) -> None:
         pods.stop_api_server()
         children = procfs.descendants(process.pid, procfs.table())
         pods.break_connection(1)
-        read_until(process, "[worker-1 supervisor] the connection broke")
+        read_until(process, "[worker-1 agent] the connection broke")
         done = pods.finish(process)
 
     assert children == ()
@@ -600,22 +600,70 @@ def test_progress_is_reported_and_its_failure_is_harmless(pods: Pods) -> None:
     assert "progress is not reported" in without.output
 
 
-def test_a_container_that_cannot_run_dglrun_is_said(pods: Pods) -> None:
-    """A worker image without dglrun ends the run soon, with kubectl's words."""
+def refuse_starts(pods: Pods, how: str) -> None:
+    """Have `kubectl exec` of an agent do something else first; parts are sent as usual."""
     refuse = pods.root / "before_exec"
-    refuse.write_text(
-        '#!/bin/sh\n[ "$4" = dglrun ] || exit 0\necho "OCI runtime exec failed: no python" >&2; exit 1\n'
-    )
+    refuse.write_text(f'#!/bin/sh\n[ "$4" = dglrun ] || exit 0\n{how}\n')
     refuse.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'error: OCI runtime exec failed: exec: "/python": stat /python: no such file or directory',
+        "/usr/bin/python3: No module named dglrun\ncommand terminated with exit code 1",
+    ],
+)
+def test_a_container_that_cannot_run_dglrun_is_said(pods: Pods, words: str) -> None:
+    """A worker image without dglrun ends the run soon, with kubectl's words."""
+    (pods.root / "words").write_text(words)
+    refuse_starts(pods, "cat ../words >&2; exit 1")
 
     done = pods.run(*flags(pods.script(TRAIN + GOOD)))
 
     assert done.code == 69
-    assert "could not be started: OCI runtime exec failed: no python" in done.message
+    assert f"could not be started: {words.splitlines()[-1]}" in done.message
+
+
+def test_a_start_that_does_not_reach_the_worker_is_tried_again(pods: Pods) -> None:
+    """Whatever kubectl calls it; the log says each thing once."""
+    refuse_starts(
+        pods,
+        "n=$(cat ../tries.$1 2>/dev/null || echo 0); echo $((n+1)) >../tries.$1\n"
+        '[ $n -ge 4 ] || { echo "error: the way to the pod has a hole" >&2; exit 1; }',
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 0, done.output
+    assert (pods.root / "tries.job-worker-0").read_text() == "5\n"
+    assert done.output.count("[worker-0 agent] not started: error: the way to the pod has a hole") == 1
+
+
+def test_a_worker_that_is_never_reached_is_told_with_kubectls_words(pods: Pods) -> None:
+    """At the deadline the words of the last attempt are there."""
+    refuse_starts(pods, '[ "$1" != job-worker-1 ] || { echo "error: a hole" >&2; exit 1; }')
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD), "--start-timeout", "10"))
+
+    assert done.code == 69
+    assert re.search(r"no agent within 10 s on \[.*'job-worker-1'\]", done.message)
+    assert "job-worker-1: error: a hole" in done.message
+
+
+def test_a_worker_that_may_not_be_reached_ends_the_run(pods: Pods) -> None:
+    """The API server is asked itself; kubectl's words decide nothing."""
+    (pods.root / "forbidden").write_text("job-worker-1\n")
+    refuse_starts(pods, '[ "$1" != job-worker-1 ] || { echo "error: a hole" >&2; exit 1; }')
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == 69
+    assert "this account may not exec into pod job-worker-1" in done.message
 
 
 def test_a_busy_api_server_is_asked_again(pods: Pods) -> None:
-    """Kubectl exec that fails to connect is begun again (connect time only)."""
+    """Kubectl exec that fails to connect is begun again, parts and starts alike."""
     busy = pods.root / "before_exec"
     busy.write_text(
         "#!/bin/sh\nn=$(cat ../tries.$1 2>/dev/null || echo 0); echo $((n+1)) >../tries.$1\n"

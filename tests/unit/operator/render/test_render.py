@@ -14,8 +14,10 @@ from dgl_operator.render.merge import Json
 from dgl_operator.render.settings import Rendering
 from dglrun.contract import env, hostfile, version
 from dglrun.contract.names import Mode, Role
+from tests.cluster.daemons import running
 from tests.support import golden
 from tests.support.jobs import DGLRUN, IMAGES, a_job, a_template
+from tests.support.wait import wait_for
 
 ADDRESSES = Addresses("10.0.0.1", "10.0.0.2", ("10.0.0.10", "10.0.0.11"))
 GPU = {"limits": {"memory": "20Gi", "nvidia.com/gpu": 2}, "requests": {"memory": "10Gi", "nvidia.com/gpu": 2}}
@@ -328,6 +330,59 @@ def test_kubexec_runs_kubectl_as_the_2021_script_did(tmp_path: Path, argv: list[
     done = subprocess.run(["sh", str(script), *argv], capture_output=True, text=True, check=True)
 
     assert done.stdout == f"exec --namespace default {called}\n"
+
+
+UNREACHABLE = """#!/bin/sh
+# kubectl exec ...: runs the command, unless there are tries left that do not reach the pod
+n=$(cat {folder}/away 2>/dev/null || echo 0)
+if [ "$n" -gt 0 ]; then echo $((n-1)) >{folder}/away; echo "error: a hole on the way" >&2; exit 1; fi
+while [ "$1" != -- ]; do shift; done
+shift
+echo "$*" >>{folder}/ran
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("away", "command", "code", "ran"),
+    [
+        (0, "exit 7", 7, ["/bin/sh -c exit 7"]),
+        (0, "exit 1", 1, ["/bin/sh -c exit 1", "true"]),
+        (2, "exit 0", 0, ["true", "/bin/sh -c exit 0"]),
+        (3, "exit 7", 7, ["true", "/bin/sh -c exit 7"]),
+    ],
+)
+def test_kubexec_waits_for_a_pod_that_cannot_be_reached(
+    tmp_path: Path, away: int, command: str, code: int, ran: list[str]
+) -> None:
+    """MPI is started once more when the API server is back; what has failed in the pod is not."""
+    kubectl, script = tmp_path / "kubectl", tmp_path / "kubexec.sh"
+    kubectl.write_text(UNREACHABLE.format(folder=tmp_path))
+    kubectl.chmod(0o755)
+    (tmp_path / "away").write_text(str(away))
+    text = config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"]
+    script.write_text(text.replace("/opt/kube/kubectl", str(kubectl)).replace("sleep 2", "sleep 0"))
+
+    done = subprocess.run(["sh", str(script), "sage-worker-0", command], check=False)
+
+    assert done.returncode == code
+    assert (tmp_path / "ran").read_text().splitlines() == ran
+
+
+def test_a_signal_to_kubexec_ends_its_kubectl(tmp_path: Path) -> None:
+    """Mpirun ends what it has started; a kubectl that goes on would hold the stream."""
+    kubectl, script, pid = tmp_path / "kubectl", tmp_path / "kubexec.sh", tmp_path / "pid"
+    kubectl.write_text(f"#!/bin/sh\necho $$ >{pid}.part; mv {pid}.part {pid}; exec sleep 600\n")
+    kubectl.chmod(0o755)
+    text = config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"]
+    script.write_text(text.replace("/opt/kube/kubectl", str(kubectl)))
+    with subprocess.Popen(["sh", str(script), "sage-worker-0", "ls"]) as process:
+        wait_for("kubectl", pid.exists)
+
+        process.terminate()
+
+        assert process.wait(60) == 143
+        wait_for("the end of kubectl", lambda: not running(int(pid.read_text())))
 
 
 def test_kubexec_runs_nothing_that_a_name_contains(tmp_path: Path) -> None:
