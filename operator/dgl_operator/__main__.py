@@ -40,7 +40,7 @@ def _election(election: Election | None) -> LeaderElection | None:
     if election is None:
         return None
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    return LeaderElection(KubeCluster(election.call_seconds), election, identity, _end_at_once)
+    return LeaderElection(KubeCluster(election.call_seconds, retries=0), election, identity, _end_at_once)
 
 
 def _end_at_once() -> NoReturn:

@@ -61,3 +61,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- .Values.replicas -}}
 {{- end -}}
+
+{{/* Not empty where the operator that runs now takes part in no election, as that of an earlier release. */}}
+{{- define "dgl-operator.actsUnelected" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "dgl-operator.fullname" .) -}}
+{{- range dig "spec" "template" "spec" "containers" (list) $live -}}
+{{- if and (eq .name "operator") (not (has "--leader-elect=true" (.args | default list))) -}}
+yes
+{{- end -}}
+{{- end -}}
+{{- end -}}

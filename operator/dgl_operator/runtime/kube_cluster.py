@@ -82,10 +82,12 @@ class KubeCluster:
 
     Args:
         timeout: Seconds for each request but watches.
+        retries: How often a request is sent again whose kept connection has broken.
     """
 
-    def __init__(self, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, timeout: float = TIMEOUT_SECONDS, retries: int = 2) -> None:
         self._timeout = timeout
+        self._retries = _RETRIES.new(total=retries)
         settings = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=settings)
@@ -267,7 +269,7 @@ class KubeCluster:
                 body=None if request.body is None else _text(request.body),
                 headers=headers,
                 timeout=timeout,
-                retries=_RETRIES,
+                retries=self._retries,
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -100,7 +100,7 @@ class LeaderElection:
     """One candidate.
 
     Args:
-        leases: The API server, with time-outs of `election.call_seconds`.
+        leases: The API server, with time-outs of `election.call_seconds` and without retries.
         election: Where and how.
         me: Identity, another one for each process.
         lost: Called in the election's thread when leadership is lost; must end all acting.
@@ -122,7 +122,9 @@ class LeaderElection:
         self._renewed = 0.0
         self._told = ""
         self._leads, self._stopped = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="leader election", daemon=True)
+        self._watchdog = threading.Thread(target=self._watch, name="leader deadline", daemon=True)
 
     def __str__(self) -> str:
         """The Lease, for log lines."""
@@ -131,14 +133,21 @@ class LeaderElection:
     def start(self) -> None:
         """Become a candidate."""
         self._thread.start()
+        self._watchdog.start()
 
-    def stop(self) -> None:
-        """End, and give the Lease up, so that another one need not wait for its end; call it last."""
+    def stop(self, releases: bool = True) -> None:
+        """End; call it last.
+
+        Args:
+            releases: Whether to give the Lease up, so that another one need not wait for its end. Only who
+                has nothing under way any more may.
+        """
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(self._election.lease)
-        if self._leads.is_set():
-            self._leads.clear()
+            self._thread.join(self._election.call_seconds)
+        was_leader = self._leads.is_set()
+        self._leads.clear()
+        if was_leader and releases and not self._thread.is_alive():
             self._release()
 
     @property
@@ -168,8 +177,20 @@ class LeaderElection:
             self._tell(f"cannot be read or written: {error}")
         except Exception:  # a bug, loud; a leader that cannot renew stops below
             log.exception("%s: the election failed", self)
-        if self._leads.is_set() and self._clock() - self._renewed > self._election.renew_deadline:
+        self.check_deadline()
+
+    def check_deadline(self) -> float:
+        """Lose leadership that has not been renewed in time; returns the seconds that are left."""
+        left = self._renewed + self._election.renew_deadline - self._clock()
+        if self._leads.is_set() and left < 0:
             self._lose(f"not renewed for {self._election.renew_deadline:g} s")
+        return left if self._leads.is_set() else self._election.renew_deadline
+
+    def _watch(self) -> None:
+        """In a thread of its own: a look may hang in its requests for longer than the deadline."""
+        left = self._election.renew_deadline
+        while not self._stopped.wait(max(left, 0.0) + 0.01):
+            left = self.check_deadline()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -191,13 +212,16 @@ class LeaderElection:
         self._stored = self._write(self._record(spec, step))
         self._seen = Sighting(dict(self._stored["spec"]), now)
         self._renewed = now
-        if not self._leads.is_set():
+        if not self._leads.is_set() and not self._stopped.is_set():
             self._tell("taken; leading")
             self._leads.set()
 
     def _lose(self, why: str) -> None:
+        with self._lock:  # a look and the watchdog may both notice it
+            if not self._leads.is_set():
+                return
+            self._leads.clear()
         log.error("%s: %s; leadership is lost", self, why)
-        self._leads.clear()
         self._stopped.set()
         self._lost()
 

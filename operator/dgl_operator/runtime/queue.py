@@ -12,7 +12,7 @@ from dgl_operator.runtime.kinds import Key
 
 log = logging.getLogger(__name__)
 
-STOP_SECONDS = 15.0
+STOP_SECONDS = 12.0
 """Runs under way have this long to end when the operator is told to stop."""
 
 
@@ -104,6 +104,11 @@ class Queue:
         """Seconds that the longest current run has taken."""
         with self._changed:
             return self._queue.oldest_run(time.monotonic())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing runs any more, as after a `stop` that has not had to leave a run behind."""
+        return not any(thread.is_alive() for thread in self._threads)
 
     @property
     def is_alive(self) -> bool:

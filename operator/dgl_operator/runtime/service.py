@@ -77,7 +77,7 @@ class Service:
             informer.stop()
         self._queue.stop()
         if self._election:
-            self._election.stop()  # last: the next leader acts at once
+            self._election.stop(releases=self._queue.has_ended)  # last: the next leader acts at once
         for server in self._servers:
             server.shutdown()
             server.server_close()

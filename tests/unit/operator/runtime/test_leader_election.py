@@ -1,5 +1,6 @@
 """Which of several operators acts: never two by their own clocks, and one soon when another is gone."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -144,6 +145,47 @@ def test_a_bug_in_the_election_is_loud_and_ends_leadership_only_at_the_deadline(
     one.look()
 
     assert not one.is_leader
+
+
+class Hanging(MemoryCluster):
+    """An API server whose answers never come, once told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.released = False, threading.Event()
+
+    def replace(self, body: Json) -> Json:
+        """See `Cluster`."""
+        if self.hangs:
+            self.released.wait(60)
+        return super().replace(body)
+
+
+def test_a_leader_whose_request_hangs_stops_at_its_deadline() -> None:
+    """The look itself cannot notice it."""
+    cluster, lost = Hanging(), threading.Event()
+    election = Election("ops", "dgl-operator", lease=3.0, renew_deadline=0.3, retry=0.01)
+    one = LeaderElection(cluster, election, "one", lost.set)
+    one.start()
+    assert one.wait_to_lead(60)
+
+    cluster.hangs = True
+
+    assert lost.wait(60)
+    assert not one.is_leader
+    cluster.released.set()
+    one.stop()
+
+
+def test_a_leader_with_work_under_way_keeps_the_lease_to_its_end() -> None:
+    """Another one would act beside it."""
+    cluster, clock = MemoryCluster(), Clock()
+    one = Candidate(cluster, "one", clock)
+    one.look()
+
+    one.stop(releases=False)
+
+    assert the_lease(cluster)["holderIdentity"] == "one"
 
 
 class Flaky(MemoryCluster):
