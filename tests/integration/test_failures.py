@@ -92,9 +92,15 @@ def test_an_evicted_worker_fails_the_job_with_the_nodes_words(
 
     assert cause(job) == ("Evicted", "pod sage-worker-1 was evicted: Evicted: The node was low on memory")
     job.await_pods("launcher", "partitioner", "worker-1")
-    launcher = api.get(Kind.POD, job.namespace, f"{job.name}-launcher")
-    assert launcher is not None
-    assert launcher["spec"]["activeDeadlineSeconds"] == 1  # ended, and kept for its logs
+
+    def launcher_deadline() -> int | None:
+        launcher = api.get(Kind.POD, job.namespace, f"{job.name}-launcher")
+        assert launcher is not None
+        deadline: int | None = launcher["spec"].get("activeDeadlineSeconds")
+        return deadline
+
+    # The workers are deleted before: the launcher is ended, and kept for its logs.
+    assert wait_for("the end of the launcher", launcher_deadline) == 1
 
 
 def test_an_image_that_cannot_be_pulled_is_shown_until_it_can(
