@@ -7,6 +7,8 @@ the one-node cluster up unless KUBECONFIG names another.
 
 assign: KaMinPar beside METIS on graphs of 40M edges.
 
+chunk: tables with string IDs to a chunked graph.
+
 With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs). All back ends on a graph of your own:
 `python -m tests.benchmarks.partition_speed FOLDER`.
 """
@@ -67,6 +69,7 @@ def _cluster() -> Mapping[str, str]:
 
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "assign": ("assign_bench", _nothing),
+    "chunk": ("chunk_bench", _nothing),
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
 }

@@ -102,6 +102,12 @@ TABLES = {
             ("Back end", "Ranks", _SECONDS, "Of it the library", "Rest", _MEMORY, *_QUALITY),
         ),
         Table("example", "explanation/debian-graph.md", f"{_BENCHMARK} example", ("Model", "Test accuracy")),
+        Table(
+            "chunk",
+            "reference/formats.md",
+            f"{_BENCHMARK} chunk",
+            ("Tables", "Nodes", "Edges", _SECONDS, "Peak MiB", "Disk at most, MiB", "Output, MiB"),
+        ),
         Table("readers", "reference/formats.md", f"{_BENCHMARK} readers", ("Format", "10⁶ rows/s", "GB/s")),
     )
 }  # fmt: skip
