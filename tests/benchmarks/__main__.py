@@ -8,6 +8,7 @@ transfer: a partition from the partitioner's disk to the workers' disks, beside 
 TLS stream, between pods of that cluster.
 assign: KaMinPar beside METIS on graphs of 40M edges.
 agents: a launcher with a hundred workers on this machine by `dglrun local`; needs root.
+chunk: tables with string IDs to a chunked graph.
 
 With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs; workers). All back ends on a graph of your
 own: `python -m tests.benchmarks.partition_speed FOLDER`.
@@ -76,6 +77,7 @@ def _cluster() -> Mapping[str, str]:
 
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "assign": ("assign_bench", _nothing),
+    "chunk": ("chunk_bench", _nothing),
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
     "transfer": ("transfer_bench", _cluster_with_image),

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from tests.benchmarks import agents, assign_bench, dispatch_bench, partition_graphs, partition_speed
+from tests.benchmarks import (
+    agents,
+    assign_bench,
+    chunk_bench,
+    dispatch_bench,
+    partition_graphs,
+    partition_speed,
+)
+from tests.benchmarks.chunk_bench import Case
 from tests.benchmarks.dispatch_data import Size
 from tests.benchmarks.partition_speed import QUALITY, Row
 from tests.e2e.local import package_index
@@ -33,6 +41,12 @@ GRAPHS = {
     "L": ("rmat", "4194304", "5250000"),
 }
 """Arguments of partition_graphs: power law (S, M, L) and power law with communities (C)."""
+
+CHUNK_CASES = (
+    Case("csv", 2_000_000, 10_000_000, has_table=True),
+    Case("csv", 2_000_000, 10_000_000, has_table=False),
+    Case("parquet", 2_000_000, 10_000_000, has_table=True),
+)
 
 PARTS = 4
 EXAMPLE = measured.ROOT / "images" / "examples" / "graphsage" / "code"
@@ -73,6 +87,12 @@ def dispatch_growth() -> Iterator[Cells]:
     others = (Size(500_000, 1_000_000, 1024, 2, 1, "parquet"), Size(500_000, 5_000_000, 64, 4, 4, "csv"))
     for size in (*by_edges, *others):
         yield from (run.cells() for run in dispatch_bench.measure(size, args))
+
+
+def chunk() -> Iterator[Cells]:
+    """Tables with string IDs: csv and Parquet, with a table of nodes and without."""
+    for case in CHUNK_CASES:
+        yield chunk_bench.measure(case)
 
 
 def _folder() -> list[str]:
@@ -199,6 +219,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "partition-stages": partition_stages,
     "assign": assign,
     "parmetis": parmetis,
+    "chunk": chunk,
     "readers": readers,
     "example": example,
     "agents": agents.rows,

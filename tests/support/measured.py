@@ -111,6 +111,12 @@ TABLES = {
             "make bench ONLY=transfer BENCH_ARGS=--write",
             ("Way", "Size", "First hop, MB/s", "Second hop, MB/s", "Both, MB/s", "CPU s per GB, both"),
         ),
+        Table(
+            "chunk",
+            "reference/formats.md",
+            f"{_BENCHMARK} chunk",
+            ("Tables", "Nodes", "Edges", _SECONDS, "Peak MiB", "Disk at most, MiB", "Output, MiB"),
+        ),
         Table("readers", "reference/formats.md", f"{_BENCHMARK} readers", ("Format", "10⁶ rows/s", "GB/s")),
     )
 }  # fmt: skip

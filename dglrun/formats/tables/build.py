@@ -116,6 +116,7 @@ def build(tables: Tables, out_dir: Path, layout: Layout, stage: Stage) -> Chunke
             run = _Run(tables, work, joins, stage)
             run.read_nodes()
             run.read_edges()
+            pa.default_memory_pool().release_unused()  # DuckDB has memory of its own
             run.add_unlisted()
             run.join()
         with stage("writing"):

@@ -1,6 +1,7 @@
 """`dglrun chunk --config`."""
 
 import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from hypothesis import given
 
 from dglrun.commands import chunk
-from dglrun.formats.chunked import check
+from dglrun.formats.chunked import check, read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from tests.support import user_tables
 from tests.support.commands import run_command
@@ -212,6 +213,33 @@ def test_a_second_run_replaces_the_first_with_its_mappings(tmp_path: Path) -> No
         *("edges", "edges/0-buys-0.parquet", "mapping", "mapping/item.parquet", "mapping/user.parquet"),
         *("metadata.json", "tables.json", "notes.txt"),
     }
+
+
+def test_tables_without_rows_are_a_graph_without_nodes(tmp_path: Path) -> None:
+    """Features keep their dtype and width."""
+    tables(tmp_path, "id,x\n", "s,d\n")
+    features = {"m": {"columns": ["x", "id"]}, "c": {"category": "x"}}
+
+    assert chunked(config_of(tmp_path, user={"features": features, "masks": {"train": 0.5}})) == 0
+
+    graph = ChunkedGraph.load(tmp_path / "out")
+    assert (graph.num_nodes, graph.num_edges) == ((0, 0), (0,))
+    assert read.feature_info(graph.node_data["user"]["m"]) == (np.dtype("float32"), (2,))
+    assert read.feature_info(graph.node_data["user"]["c"]) == (np.dtype("int64"), ())
+
+
+def test_without_duckdb_the_package_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 69; a dry run does without it."""
+    tables(tmp_path)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+
+    codes = chunked(config_of(tmp_path)), chunked(config_of(tmp_path), "--dry-run")
+
+    assert codes == (69, 0)
+    assert "install it (pip install 'dgl-operator[tables]')" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_whose_name_is_a_pattern_is_written(tmp_path: Path) -> None:

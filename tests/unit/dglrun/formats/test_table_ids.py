@@ -35,6 +35,28 @@ def test_ids_beyond_the_memory_are_told_apart_in_groups(tmp_path: Path) -> None:
     assert np.array_equal(pq.read_table(tmp_path / "out")["id"].to_numpy(), expected)
 
 
+def test_edges_keep_their_order_through_the_join(tmp_path: Path) -> None:
+    """Over many row groups, all threads, and what DuckDB puts on disk; the first unknown end is found."""
+    rng = np.random.default_rng(1)
+    known = rng.permutation(2 * np.arange(700_000))
+    ends = rng.integers(0, 700_000, (2, 3_000_000))
+    ids = known[ends]
+    ids[1, 2_345_678:] += 1
+    texts = [pa.array(row).cast(pa.string()) for row in ids]
+    pq.write_table(pa.table(texts, names=["src", "dst"]), tmp_path / "edges", row_group_size=100_000)
+    mapping = {"id": pa.array(known).cast(pa.string()), "node": np.arange(len(known))}
+    pq.write_table(pa.table(mapping), tmp_path / "known", row_group_size=100_000)
+
+    with closing(Joins(tmp_path, 256)) as joins:
+        joins.numbers(*(tmp_path / name for name in ("edges", "known", "known", "out")))
+        found = joins.first_without_node(tmp_path / "edges", tmp_path / "out")
+
+    ends[1, 2_345_678:] = -1
+    table = pq.read_table(tmp_path / "out")
+    assert np.array_equal([table["src"].to_numpy(), table["dst"].to_numpy()], ends)
+    assert found == (2_345_678, "dst", str(ids[1, 2_345_678]))
+
+
 def test_a_signal_ends_a_query(tmp_path: Path) -> None:
     """DuckDB would run for hours: the exception of the signal is what the command sees."""
     endless = "SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b WHERE a.range < b.range"
