@@ -77,7 +77,7 @@ def _conclude(workdir: Workdir) -> None:
 def _mount(source: str, path: str) -> Mount:
     if not path.startswith("/"):
         raise argparse.ArgumentTypeError(f"expected an absolute path in the pods, got {path!r}")
-    return Mount(str(PurePosixPath(path)), Path(source).absolute(), is_read_only=True)
+    return Mount(str(PurePosixPath(path)), Path(source).absolute(), is_read_only=True, is_of_image=True)
 
 
 def _pair(sign: str, form: str, make: Callable[[str, str], _T]) -> Callable[[str], _T]:

@@ -36,6 +36,7 @@ class Mount:
         volume: The volume's name, by which several mounts of a pod share an empty folder.
         is_read_only: Whether the pod may only read it.
         is_memory: Whether the empty folder is in memory.
+        is_of_image: Whether it stands for what an image has.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Mount:
     volume: str = ""
     is_read_only: bool = False
     is_memory: bool = False
+    is_of_image: bool = False
 
 
 @dataclass(frozen=True)

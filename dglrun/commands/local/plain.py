@@ -1,5 +1,6 @@
 """Pods without namespaces: folders of this machine and its network, for one worker."""
 
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from dglrun.agent import prctl, process_group
 from dglrun.commands.arguments import UsageError
-from dglrun.commands.local.job import LocalJob
+from dglrun.commands.local.job import LocalJob, Mount
 from dglrun.commands.local.pod import Pod
 from dglrun.contract import names
 
@@ -66,7 +67,7 @@ class Folders:
             for mount in sorted(pod.mounts, key=lambda mount: mount.path.count("/")):
                 source = pod.source(mount)
                 if source is not None:
-                    _link(pod, PurePosixPath(mount.path), source)
+                    _place(pod, mount, source)
             self._running.add(pod.name)
 
     def command(self, pod: Pod, argv: Sequence[str]) -> tuple[list[str], dict[str, str], str | None]:
@@ -95,12 +96,17 @@ class Folders:
             time.sleep(0.05)
 
 
-def _link(pod: Pod, path: PurePosixPath, source: Path) -> None:
+def _place(pod: Pod, mount: Mount, source: Path) -> None:
+    path = PurePosixPath(mount.path)
     if str(path) in (names.WORKSPACE, names.SHM_DIR, "/tmp"):  # noqa: S108 - the pod's
         return
     if not path.is_relative_to(names.WORKSPACE):
         raise UsageError(f"{path}: expected a path in {names.WORKSPACE} without namespaces: run as root")
     target = pod.volume("workspace") / path.relative_to(names.WORKSPACE)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
+    if not mount.is_of_image:
         target.symlink_to(source)
+    elif source.is_dir():  # copied, as scripts look for files beside them by their real path
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target)
