@@ -14,7 +14,7 @@ from tests.cluster import daemons, kube
 from tests.cluster.daemons import Daemon
 from tests.cluster.places import Places
 from tests.e2e.conftest import Submit
-from tests.e2e.jobs import Job, example, main_container, tiny
+from tests.e2e.jobs import Job, example, main_container, set_flag, tiny
 from tests.e2e.kubectl import Kubectl, Object
 from tests.support.wait import wait_for
 
@@ -83,6 +83,7 @@ def agents() -> Object:
 def mpi() -> Object:
     """Its launcher begins meanwhile, and has MPI ranks to start."""
     body = example("dist-parmetis-homogeneous", "mpi")
+    set_flag(body, "--num-epochs", "1")
     main_container(body, "Launcher")["volumeMounts"] = [{"name": "scripts", "mountPath": "/scripts"}]
     pod = body["spec"]["dglReplicaSpecs"]["Launcher"]["template"]["spec"]
     pod["volumes"] = [{"name": "scripts", "configMap": {"name": "scripts"}}]
