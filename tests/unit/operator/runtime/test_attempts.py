@@ -304,6 +304,34 @@ def test_a_watcher_that_saw_a_pod_vanish_costs_no_limit() -> None:
     assert (operator.status["attempt"], operator.status["restarts"]["disruptions"]) == (1, 1)
 
 
+@pytest.mark.parametrize(("code", "phase"), [(75, "Pending"), (1, "Failed")])
+def test_a_training_that_lost_a_node_costs_no_limit(code: int, phase: str) -> None:
+    """The run knows of it before Kubernetes does: the worker still counts as running."""
+    operator = Operator()
+    training(operator)
+    words = "worker sage-worker-1: not heard of for 30 s"
+
+    operator.pod(
+        LAUNCHER, a_pod_status("Failed", ip="10.0.0.1", containers=[ended(code=code, message=words)])
+    )
+    operator.look()
+
+    assert operator.status["phase"] == phase
+    assert operator.status.get("restarts", {}).get("disruptions", 0) == (code == 75)
+    assert words in operator.status["message"]
+
+
+def test_the_code_of_a_lost_pod_says_nothing_of_a_job_without_workers() -> None:
+    """There it is one of the user's own program."""
+    operator = Operator(a_raw_job(mode=Mode.SKIP))
+    operator.settle()
+
+    operator.pod(LAUNCHER, a_pod_status("Failed", ip="10.0.0.1", containers=[ended(code=75)]))
+    operator.settle()
+
+    assert operator.status["phase"] == "Failed"
+
+
 def test_a_job_that_cannot_start_fails_with_pod_container_and_cause() -> None:
     """After half an hour unless the user says otherwise."""
     operator = an_operator(startDeadlineSeconds=600)
