@@ -222,7 +222,7 @@ def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
     times = {pod.uid: clocks.replacement(pod, look.life) for pod in gone}
     drop = tuple(pod for pod in gone if (times[pod.uid] or look.now) <= look.now)
     lacks = None if holds(look.facts, LAUNCHER_STARTED) else _lacks(look, roles)
-    life = look.life.begun(look.now).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
+    life = _since(look).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
     deadline = clocks.start_deadline(look.job, life.current.waiting_since if life.current else None)
     if lacks is not None and clocks.is_due(deadline, look.now):
         late = unblocked(_fail(_late(look, lacks), look.facts), look.job.status)
@@ -234,6 +234,16 @@ def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
     stale = tuple(pod for pod in look.stale if not pod.deleting)
     decision = Decision(phase, message, facts, roles, (*drop, *stale), life=life, look_again=again)
     return _with_problem(replace(decision, overdue=overdue), look)
+
+
+def _since(look: Look) -> Life:
+    """The attempt under way; what its first pods waited is not charged to the workers, which come now.
+
+    The operator may have been away at every moment between the two when nothing waited.
+    """
+    life = look.life.begun(look.now)
+    is_new = holds(look.facts, PARTITIONED) and not reached(look.job.status, PARTITIONED)
+    return life.waiting(look.now, is_waiting=False) if is_new else life
 
 
 def _with_problem(decision: Decision, look: Look) -> Decision:

@@ -387,6 +387,26 @@ def test_the_deadline_of_the_workers_begins_with_their_creation() -> None:
     assert "pod sage-worker-0" in operator.status["message"]
 
 
+def test_the_workers_do_not_pay_for_the_start_of_the_partitioner() -> None:
+    """The operator was away while nothing waited: it saw the partitioner waiting, then its end."""
+    operator = Operator()
+    operator.settle()
+    operator.wait(3600)
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+    operator.restart()
+
+    operator.settle()
+
+    assert operator.status["phase"] == "Partitioned"
+    assert WORKER in operator.names(Kind.POD)
+    operator.wait(1790)
+    assert operator.look().recheck_after == 10.0
+    operator.wait(10)
+    operator.settle()
+    assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
+
+
 def test_a_job_whose_pods_are_not_admitted_fails_after_the_same_time() -> None:
     """A quota that is never freed."""
     operator = an_operator(startDeadlineSeconds=60)
