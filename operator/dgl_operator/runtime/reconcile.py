@@ -312,7 +312,7 @@ class Reconciler:
         digest = _config_digest(objects)
         lacking = desired.pods(job, decision.roles, self._rendering.images, present)
         pods = (_annotated(pod, digest) for pod in lacking)
-        problem = self._applier.pods(pods, view.uid, strict=not view.seen.pods)
+        problem = self._applier.pods(pods, view.uid, strict=not view.is_under_way)
         problem = self._grant(view) or problem
         try:
             return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
@@ -335,14 +335,14 @@ class Reconciler:
     def _guard(self, view: View) -> Problem | None:
         """Provide the job's NetworkPolicy before its pods, or delete the one that it wants no longer.
 
-        Rules that cannot be end a job that has no pods yet. Of a job under way they are an edit, which must
-        not cost the work that is done: its pods go on under the rules that it had, and get no others.
+        Rules that cannot be end a job that has had no pods yet. Of a job under way they are an edit, which
+        must not cost the work that is done: its pods go on under the rules that it had, and get no others.
         """
         wanted = desired.policies(view.job, self._rendering)
         known = desired.policies_names(view.job)
         self._withdraw(known, view.seen, view.namespace, keep=wanted)
         problem = self._applier.policies(wanted, view.seen, view.uid)
-        if problem and problem.reason == validate.INVALID_SPEC and view.seen.pods:
+        if problem and problem.reason == validate.INVALID_SPEC and view.is_under_way:
             return Problem(INVALID_NETWORK_POLICY, problem.message)
         return problem
 
