@@ -21,7 +21,6 @@ from dgl_operator.domain.verdict import (
     COMPLETED,
     DEADLINE_EXCEEDED,
     FAILED,
-    INVALID_NETWORK_POLICY,
     LAUNCHER_STARTED,
     PARTITIONED,
     START_DEADLINE_EXCEEDED,
@@ -262,10 +261,10 @@ def _lacks(look: Look, roles: frozenset[Role]) -> str | None:
     waits = list(_not_begun(look, roles))
     if problem := next((pod.problem for pod in look.seen.pods if pod.problem), None):
         return f"{problem.reason}: {problem.message}"
+    if not waits:  # what the last look met, such as a Role that is refused, holds up nothing that runs
+        return None
     last = found(look.job.status, BLOCKED) if reached(look.job.status, BLOCKED) else None
-    if last and (waits or last.reason != INVALID_NETWORK_POLICY):
-        return f"{last.reason}: {last.message}"
-    return waits[0] if waits else None
+    return f"{last.reason}: {last.message}" if last else waits[0]
 
 
 def _not_begun(look: Look, roles: frozenset[Role]) -> Iterator[str]:

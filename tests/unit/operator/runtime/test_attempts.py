@@ -407,6 +407,47 @@ def test_the_workers_do_not_pay_for_the_start_of_the_partitioner() -> None:
     assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
 
 
+def test_a_hindrance_that_has_passed_unseen_fails_no_job() -> None:
+    """The operator was away when the image could be pulled."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    stuck = a_pod_status("Pending", containers=[waiting(reason="ImagePullBackOff", message="no such tag")])
+    operator.pod("sage-partitioner", stuck)
+    operator.settle()
+    operator.wait(2400)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.restart()
+
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioning", 0)
+    assert condition(operator, "Blocked")[0] == "False"
+
+
+def test_a_write_that_is_refused_costs_no_partitioner_that_works() -> None:
+    """A Role that was deleted and may not be written again is shown, and hours of work stay."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.settle()
+
+    def admit(body: Json) -> None:
+        if body["kind"] == "Role":
+            raise Refused(403, "Forbidden", "attempting to grant RBAC permissions not currently held")
+
+    operator.cluster.admit = admit
+    operator.cluster.remove(Kind.ROLE, "default", LAUNCHER)
+    for _ in range(3):
+        operator.look()
+        operator.wait(1800)
+
+    assert operator.status["phase"] == "Partitioning"
+    assert condition(operator, "Blocked") == ("True", "Forbidden")
+    assert "sage-partitioner" in operator.names(Kind.POD)
+
+
 def test_a_job_whose_pods_are_not_admitted_fails_after_the_same_time() -> None:
     """A quota that is never freed."""
     operator = an_operator(startDeadlineSeconds=60)
