@@ -152,14 +152,23 @@ def _between(look: Look) -> Decision | None:
 
 
 def _hold_since(look: Look, begins: datetime | None) -> datetime | None:
-    """From when on the next attempt waits for nothing but the pods of the last one."""
+    """From when on the next attempt waits for nothing but the pods of the last one to go, None before.
+
+    An operator may end after it has said that they go, and before it has deleted them.
+    """
+    if not all(pod.deleting for pod in look.stale):
+        return None
     last = look.life.attempts[-1].completion_time if look.life.attempts else None
-    since = begins or last or look.life.start_time
+    since = _latest([begins or last or look.life.start_time, *(pod.deleted_at for pod in look.stale)])
     suspended = found(look.job.status, SUSPENDED)
     if suspended is None or since is None:
         return since
     resumed = look.now if suspended.status == "True" else suspended.last_transition_time
     return max(since, resumed)
+
+
+def _latest(times: Iterable[datetime | None]) -> datetime | None:
+    return max((time for time in times if time), default=None)
 
 
 def _unless_failed(look: Look, lost: tuple[str, ...]) -> Decision:

@@ -126,6 +126,35 @@ def test_the_next_attempt_waits_for_the_pods_of_the_last_one() -> None:
     assert labels(operator) == {"1"}
 
 
+def test_pods_that_nobody_has_deleted_are_deleted_however_late() -> None:
+    """The operator ended between the status that says that they go and their deletion."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod(LAUNCHER, FAILED)
+    delete = operator.cluster.delete
+
+    def end(*_given: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    operator.cluster.delete = end  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        operator.look()
+    operator.cluster.delete = delete  # type: ignore[method-assign]
+    operator.wait(7200)
+    operator.restart()
+
+    operator.look()
+    operator.wait(1790)
+    operator.look()
+
+    assert operator.status["phase"] == "Pending"
+    for name in operator.names(Kind.POD):
+        operator.cluster.remove(Kind.POD, "default", name)
+    operator.settle()
+    assert labels(operator) == {"1"}
+
+
 @pytest.mark.parametrize("how", ["evicted", "deleted", "gone"])
 def test_a_disruption_counts_towards_no_limit(how: str) -> None:
     """Which is 0 unless the user says otherwise."""
