@@ -75,6 +75,7 @@ def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision
     """
     if job.status.phase and job.status.phase.is_final:
         return clean_up.after_end(job, job.status.phase, seen, now)
+    seen = _numbered(seen, Life.of(job.status))
     look = _look(job, seen, said, now)
     if done := _success(look):
         return done
@@ -87,6 +88,16 @@ def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision
     started = decision.life.start_time if decision.life else None
     again = [decision.look_again, clocks.active_deadline(job, started)]
     return replace(decision, look_again=clocks.soonest(again))
+
+
+def _numbered(seen: Observed, life: Life) -> Observed:
+    """Give the pods of the current attempt its number, whatever others have made of their labels."""
+
+    def is_own(pod: Pod) -> bool:
+        return pod.attempt > life.attempt or (pod.label is None and life.began_before(pod.created))
+
+    numbered = (replace(pod, attempt=life.attempt) if is_own(pod) else pod for pod in seen.pods)
+    return replace(seen, pods=tuple(numbered))
 
 
 def _look(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Look:
@@ -129,8 +140,7 @@ def _under_way(look: Look, seen: Observed) -> Decision:
         alone = replace(look, seen=replace(look.seen, pods=(launcher,) if launcher else ()))
         return replace(_unless_failed(alone, ()), roles=frozenset())
     if look.job.spec.run_policy.suspend:
-        pods = tuple(pod for pod in seen.pods if pod.attempt <= look.life.attempt)
-        return hold.suspended(look.job, replace(seen, pods=pods), look.life, look.now)
+        return hold.suspended(look.job, seen, look.life, look.now)
     if look.life.current is None and (waited := _between(look)):
         return waited
     return _unless_failed(look, _lost(look))
@@ -241,7 +251,8 @@ def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
     message = _doing(look.job, phase, look.seen)
     stale = tuple(pod for pod in look.stale if not pod.deleting)
     decision = Decision(phase, message, facts, roles, (*drop, *stale), life=life, look_again=again)
-    return _with_problem(replace(decision, overdue=overdue), look)
+    relabel = tuple(pod for pod in look.seen.pods if not pod.deleting and (pod.label or 0) != pod.attempt)
+    return _with_problem(replace(decision, overdue=overdue, relabel=relabel), look)
 
 
 def _since(look: Look) -> Life:

@@ -256,6 +256,8 @@ class Reconciler:
                 return Outcome(recheck_after=0.0)
         self._delete(view, decision.drop)
         self._force(view, decision.overdue)
+        for pod in decision.relabel:
+            self._applier.relabel(Place(view.namespace, pod.name, pod.uid), pod.attempt)
         try:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:

@@ -286,6 +286,56 @@ def test_pods_of_an_older_operator_are_those_of_the_first_attempt() -> None:
     assert labels(operator) == {"1"}
 
 
+def relabel(operator: Operator, name: str, attempt: str | None) -> None:
+    """Change a pod's label as somebody else does."""
+    pod = copy.deepcopy(operator.cluster.objects[Kind.POD, "default", name])
+    pod["metadata"]["labels"].pop(names.LABEL_ATTEMPT)
+    if attempt is not None:
+        pod["metadata"]["labels"][names.LABEL_ATTEMPT] = attempt
+    operator.cluster.add(pod)
+
+
+@pytest.mark.parametrize("label", [None, "x", "7"])
+def test_a_pod_gets_the_label_of_its_attempt_back(label: str | None) -> None:
+    """Who takes it off or makes it unreadable or too high costs no attempt."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    fail_once(operator)
+    training(operator)
+
+    relabel(operator, WORKER, label)
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Training", 1)
+    assert labels(operator) == {"1"}
+
+
+def test_a_pod_of_the_last_attempt_without_its_label_is_no_pod_of_the_next_one() -> None:
+    """It is older than the end of the last one."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod(LAUNCHER, FAILED)
+    operator.look()
+    relabel(operator, WORKER, None)
+    operator.settle_for(60)
+
+    assert "and 3 more pods are gone" in operator.status["message"]
+
+
+@pytest.mark.parametrize("label", [None, "7"])
+def test_a_suspended_job_keeps_no_pod_for_its_label(label: str | None) -> None:
+    """Whatever attempt it names."""
+    operator = Operator()
+    training(operator)
+    relabel(operator, WORKER, label)
+
+    operator.edit(suspend=True)
+    operator.settle()
+
+    assert operator.names(Kind.POD) == set()
+
+
 def test_a_pod_that_the_kubelet_rejects_is_made_anew_without_an_attempt() -> None:
     """It never worked; a second one waits a little, so that a broken node is not asked again and again."""
     operator = Operator()
