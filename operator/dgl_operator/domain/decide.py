@@ -317,7 +317,7 @@ def _had_work(look: Look, role: Role) -> bool:
     is_partitioned = holds(look.facts, PARTITIONED)
     is_partitioner_done = is_partitioned and look.job.spec.partition_mode.has_partitioner
     if current and current.waits >= MAX_WAITS and current.waiting_since is None:
-        return role in _roles(look.job, look.facts)
+        return role in _roles(look.job, look.facts) and _was_waited_for(look, role)
     partitioner = look.seen.one(Role.PARTITIONER)
     is_partitioning = phase is Phase.PARTITIONING or bool(partitioner and partitioner.main_started)
     if role is Role.LAUNCHER:
@@ -326,6 +326,15 @@ def _had_work(look: Look, role: Role) -> bool:
     if role is Role.PARTITIONER:
         return is_partitioning and not is_partitioned
     return holds(look.facts, LAUNCHER_STARTED) or reached(look.job.status, WORKERS_READY)
+
+
+def _was_waited_for(look: Look, role: Role) -> bool:
+    """Whether the attempt has waited for the role's pods and no longer does, so that they have been there.
+
+    Workers that a partitioner precedes are waited for from the status on that says `Partitioned`.
+    """
+    is_later = role is Role.WORKER and look.job.spec.partition_mode.has_partitioner
+    return not is_later or reached(look.job.status, PARTITIONED)
 
 
 def _roles(job: DGLJob, facts: tuple[Fact, ...]) -> frozenset[Role]:

@@ -7,6 +7,7 @@ import pytest
 
 from dgl_operator.api.v1alpha1 import MAX_ATTEMPTS
 from dgl_operator.domain import hold
+from dgl_operator.domain.decide import MAX_WAITS
 from dgl_operator.runtime.cluster import Conflict, Refused
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
@@ -369,6 +370,29 @@ def test_a_worker_evicted_before_it_had_work_is_made_anew() -> None:
 
     assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioned", 0)
     assert WORKER in operator.names(Kind.POD)
+
+
+def test_workers_that_never_were_are_not_lost() -> None:
+    """However often the attempt has waited for its first pods."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.settle()
+    job = copy.deepcopy(operator.cluster.objects[Kind.JOB, "default", "sage"])
+    job["status"]["attempts"][-1]["waits"] = MAX_WAITS
+    operator.cluster.add(job)
+
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioned", 0)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", a_pod_status("Running", ip=f"10.0.0.1{index}"))
+    operator.settle()
+    operator.cluster.remove(Kind.POD, "default", WORKER)
+    operator.look()
+    assert operator.status["attempt"] == 1
 
 
 def test_a_watcher_that_saw_a_pod_vanish_costs_no_limit() -> None:
