@@ -6,6 +6,7 @@ or the administrator has to do it.
 
 import logging
 import threading
+from datetime import datetime
 
 from dgl_operator.domain import nodes
 from dgl_operator.runtime.cluster import Cluster, Refused
@@ -22,8 +23,12 @@ class Nodes:
         self._lock = threading.Lock()
         self._is_told = False
 
-    def is_gone(self, name: str) -> bool:
+    def is_gone(self, name: str, now: datetime) -> bool:
         """Whether nothing can be heard of a node; False where that cannot be known.
+
+        Args:
+            name: The node's name, "" of a pod without one.
+            now: The clock's value.
 
         Raises:
             ClusterBusy: the API server could not answer.
@@ -31,7 +36,7 @@ class Nodes:
         if not name:
             return False
         try:
-            return nodes.is_gone(self._cluster.get(Kind.NODE, None, name))
+            return nodes.is_gone(self._cluster.get(Kind.NODE, None, name), now)
         except Refused as error:
             with self._lock:
                 is_told, self._is_told = self._is_told, True

@@ -231,7 +231,7 @@ class Reconciler:
     def _force(self, view: View, overdue: Iterable[Pod]) -> None:
         """Delete what waits on a node that is gone for somebody to say that its containers have ended."""
         nodes = {pod.node for pod in overdue}
-        gone = {node for node in nodes if self._nodes.is_gone(node)}
+        gone = {node for node in nodes if self._nodes.is_gone(node, view.now)}
         doomed = [(pod.name, pod.uid) for pod in overdue if pod.node in gone]
         self._applier.delete(Kind.POD, view.namespace, doomed, force=True)
 

@@ -1,6 +1,7 @@
 """Attempts of a job against an API server in memory: what ends one, what follows, what a user may change."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -801,12 +802,20 @@ def a_node(**given: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, **given}
 
 
+def an_unreachable_node(since: str | None) -> Json:
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": since}
+    return a_node(spec={"taints": [{key: value for key, value in taint.items() if value}]})
+
+
+def a_silent_node(since: str | None) -> Json:
+    ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": since}
+    return a_node(status={"conditions": [{key: value for key, value in ready.items() if value}]})
+
+
 GONE = {
-    "unreachable": a_node(
-        spec={"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
-    ),
+    "unreachable": an_unreachable_node("2026-11-21T11:59:00Z"),
     "out of service": a_node(spec={"taints": [{"key": "node.kubernetes.io/out-of-service", "value": "x"}]}),
-    "not heard of": a_node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]}),
+    "not heard of": a_silent_node("2026-11-21T11:59:00Z"),
     "removed": None,
 }
 
@@ -825,6 +834,23 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force(node: Json | None) -> 
     assert operator.cluster.writes == [f"force Pod {WORKER}"]
     operator.settle()
     assert labels(operator) == {"1"}
+
+
+@pytest.mark.parametrize("make", [an_unreachable_node, a_silent_node])
+@pytest.mark.parametrize("since", ["2026-11-21T12:01:00Z", None])
+def test_a_node_that_is_slow_for_a_moment_is_not_gone(
+    make: Callable[[str | None], Json], since: str | None
+) -> None:
+    """Its containers may run still: the minute counts from its silence, not from the deletion."""
+    operator = stuck_on_a_node(make(since))
+
+    operator.wait(119)
+    operator.look()
+    assert [line for line in operator.cluster.writes if line.startswith("force")] == []
+    operator.wait(1)
+    operator.look()
+
+    assert operator.cluster.writes == ([f"force Pod {WORKER}"] if since else [])
 
 
 @pytest.mark.parametrize("why", ["lives", "no right"])
