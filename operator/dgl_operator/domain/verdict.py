@@ -76,17 +76,15 @@ class Decision:
     look_again: datetime | None = None
 
     def needs_fresh_read(self, status: JobStatus) -> bool:
-        """Whether it ends the job, an attempt or a pod, so that it must rest on a fresh read."""
+        """Whether it ends the job, an attempt or a pod, so that it must rest on a fresh read.
+
+        A pod that is overdue is being deleted already, which nobody can take back.
+        """
         if self.is_certain:
             return False
         is_end = self.phase.is_final and status.phase is not self.phase
         is_next = self.life is not None and self.life.attempt != status.attempt
-        return (
-            bool(self.drop or self.stop or self.overdue or self.relabel)
-            or is_end
-            or is_next
-            or self.is_expired
-        )
+        return bool(self.drop or self.stop or self.relabel) or is_end or is_next or self.is_expired
 
 
 def holds(facts: Iterable[Fact], condition: str) -> bool:

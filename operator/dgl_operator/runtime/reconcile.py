@@ -58,7 +58,7 @@ class Reconciler:
         self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
-        self._nodes = Nodes(cluster)
+        self._nodes = Nodes(cluster, clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.

@@ -875,6 +875,43 @@ def test_no_pod_is_deleted_by_force_from_a_node_that_may_live(why: str) -> None:
     assert f"when pod {WORKER} is gone" in operator.status["message"]
 
 
+def test_waiting_for_a_pod_that_does_not_go_costs_one_read_a_look() -> None:
+    """That of its node: the pods are listed before something new is deleted alone."""
+    operator = stuck_on_a_node(a_node())
+    operator.wait(60)
+
+    operator.look()
+    operator.wait(60)
+    operator.look()
+
+    assert [read for read in operator.cluster.reads if "*" not in read] == ["get Node n1"]
+
+
+def test_a_refusal_to_read_nodes_is_remembered_for_minutes() -> None:
+    """Rights change seldom."""
+    operator = stuck_on_a_node(None)
+    read, asked = operator.cluster.get, []
+
+    def refuse(kind: Kind, namespace: str | None, name: str) -> Json | None:
+        if kind is Kind.NODE:
+            asked.append(operator.seconds)
+            raise Refused(403, "Forbidden", "nodes is forbidden")
+        return read(kind, namespace, name)
+
+    operator.cluster.get = refuse  # type: ignore[method-assign]
+    operator.wait(60)
+    for _ in range(4):
+        operator.look()
+        operator.wait(60)
+    assert len(asked) == 1
+
+    operator.cluster.get = read  # type: ignore[method-assign]
+    operator.wait(60)
+    operator.look()
+
+    assert operator.cluster.writes == [f"force Pod {WORKER}"]
+
+
 def stuck_on_a_node(node: Json | None) -> Operator:
     """Play a job whose worker is being deleted on a node that does not answer."""
     operator = Operator()
