@@ -51,6 +51,13 @@ class Life:
         is_open = last is not None and last.number == self.attempt and last.completion_time is None
         return last if is_open else None
 
+    def began_before(self, time: datetime | None) -> bool:
+        """Whether a pod created at this time is of the attempt under way: the last one had ended."""
+        if time is None or self.current is None:
+            return False
+        last = self.attempts[-2].completion_time if len(self.attempts) > 1 else None
+        return time >= (last or self.current.start_time)
+
     @property
     def uncounted(self) -> int:
         """Attempts that do not count towards `backoffLimit`, those after a suspension left out."""

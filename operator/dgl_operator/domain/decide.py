@@ -21,7 +21,6 @@ from dgl_operator.domain.verdict import (
     COMPLETED,
     DEADLINE_EXCEEDED,
     FAILED,
-    INVALID_NETWORK_POLICY,
     LAUNCHER_STARTED,
     PARTITIONED,
     START_DEADLINE_EXCEEDED,
@@ -76,6 +75,7 @@ def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision
     """
     if job.status.phase and job.status.phase.is_final:
         return clean_up.after_end(job, job.status.phase, seen, now)
+    seen = _numbered(seen, Life.of(job.status))
     look = _look(job, seen, said, now)
     if done := _success(look):
         return done
@@ -88,6 +88,16 @@ def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision
     started = decision.life.start_time if decision.life else None
     again = [decision.look_again, clocks.active_deadline(job, started)]
     return replace(decision, look_again=clocks.soonest(again))
+
+
+def _numbered(seen: Observed, life: Life) -> Observed:
+    """Give the pods of the current attempt its number, whatever others have made of their labels."""
+
+    def is_own(pod: Pod) -> bool:
+        return pod.attempt > life.attempt or (pod.label is None and life.began_before(pod.created))
+
+    numbered = (replace(pod, attempt=life.attempt) if is_own(pod) else pod for pod in seen.pods)
+    return replace(seen, pods=tuple(numbered))
 
 
 def _look(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Look:
@@ -130,8 +140,7 @@ def _under_way(look: Look, seen: Observed) -> Decision:
         alone = replace(look, seen=replace(look.seen, pods=(launcher,) if launcher else ()))
         return replace(_unless_failed(alone, ()), roles=frozenset())
     if look.job.spec.run_policy.suspend:
-        pods = tuple(pod for pod in seen.pods if pod.attempt <= look.life.attempt)
-        return hold.suspended(look.job, replace(seen, pods=pods), look.life, look.now)
+        return hold.suspended(look.job, seen, look.life, look.now)
     if look.life.current is None and (waited := _between(look)):
         return waited
     return _unless_failed(look, _lost(look))
@@ -153,14 +162,23 @@ def _between(look: Look) -> Decision | None:
 
 
 def _hold_since(look: Look, begins: datetime | None) -> datetime | None:
-    """From when on the next attempt waits for nothing but the pods of the last one."""
+    """From when on the next attempt waits for nothing but the pods of the last one to go, None before.
+
+    An operator may end after it has said that they go, and before it has deleted them.
+    """
+    if not all(pod.deleting for pod in look.stale):
+        return None
     last = look.life.attempts[-1].completion_time if look.life.attempts else None
-    since = begins or last or look.life.start_time
+    since = _latest([begins or last or look.life.start_time, *(pod.deleted_at for pod in look.stale)])
     suspended = found(look.job.status, SUSPENDED)
     if suspended is None or since is None:
         return since
     resumed = look.now if suspended.status == "True" else suspended.last_transition_time
     return max(since, resumed)
+
+
+def _latest(times: Iterable[datetime | None]) -> datetime | None:
+    return max((time for time in times if time), default=None)
 
 
 def _unless_failed(look: Look, lost: tuple[str, ...]) -> Decision:
@@ -222,7 +240,7 @@ def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
     times = {pod.uid: clocks.replacement(pod, look.life) for pod in gone}
     drop = tuple(pod for pod in gone if (times[pod.uid] or look.now) <= look.now)
     lacks = None if holds(look.facts, LAUNCHER_STARTED) else _lacks(look, roles)
-    life = look.life.begun(look.now).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
+    life = _since(look).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
     deadline = clocks.start_deadline(look.job, life.current.waiting_since if life.current else None)
     if lacks is not None and clocks.is_due(deadline, look.now):
         late = unblocked(_fail(_late(look, lacks), look.facts), look.job.status)
@@ -233,7 +251,18 @@ def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
     message = _doing(look.job, phase, look.seen)
     stale = tuple(pod for pod in look.stale if not pod.deleting)
     decision = Decision(phase, message, facts, roles, (*drop, *stale), life=life, look_again=again)
-    return _with_problem(replace(decision, overdue=overdue), look)
+    relabel = tuple(pod for pod in look.seen.pods if not pod.deleting and (pod.label or 0) != pod.attempt)
+    return _with_problem(replace(decision, overdue=overdue, relabel=relabel), look)
+
+
+def _since(look: Look) -> Life:
+    """The attempt under way; what its first pods waited is not charged to the workers, which come now.
+
+    The operator may have been away at every moment between the two when nothing waited.
+    """
+    life = look.life.begun(look.now)
+    is_new = holds(look.facts, PARTITIONED) and not reached(look.job.status, PARTITIONED)
+    return life.waiting(look.now, is_waiting=False) if is_new else life
 
 
 def _with_problem(decision: Decision, look: Look) -> Decision:
@@ -252,10 +281,10 @@ def _lacks(look: Look, roles: frozenset[Role]) -> str | None:
     waits = list(_not_begun(look, roles))
     if problem := next((pod.problem for pod in look.seen.pods if pod.problem), None):
         return f"{problem.reason}: {problem.message}"
+    if not waits:  # what the last look met, such as a Role that is refused, holds up nothing that runs
+        return None
     last = found(look.job.status, BLOCKED) if reached(look.job.status, BLOCKED) else None
-    if last and (waits or last.reason != INVALID_NETWORK_POLICY):
-        return f"{last.reason}: {last.message}"
-    return waits[0] if waits else None
+    return f"{last.reason}: {last.message}" if last else waits[0]
 
 
 def _not_begun(look: Look, roles: frozenset[Role]) -> Iterator[str]:
@@ -288,7 +317,7 @@ def _had_work(look: Look, role: Role) -> bool:
     is_partitioned = holds(look.facts, PARTITIONED)
     is_partitioner_done = is_partitioned and look.job.spec.partition_mode.has_partitioner
     if current and current.waits >= MAX_WAITS and current.waiting_since is None:
-        return role in _roles(look.job, look.facts)
+        return role in _roles(look.job, look.facts) and _was_waited_for(look, role)
     partitioner = look.seen.one(Role.PARTITIONER)
     is_partitioning = phase is Phase.PARTITIONING or bool(partitioner and partitioner.main_started)
     if role is Role.LAUNCHER:
@@ -297,6 +326,15 @@ def _had_work(look: Look, role: Role) -> bool:
     if role is Role.PARTITIONER:
         return is_partitioning and not is_partitioned
     return holds(look.facts, LAUNCHER_STARTED) or reached(look.job.status, WORKERS_READY)
+
+
+def _was_waited_for(look: Look, role: Role) -> bool:
+    """Whether the attempt has waited for the role's pods and no longer does, so that they have been there.
+
+    Workers that a partitioner precedes are waited for from the status on that says `Partitioned`.
+    """
+    is_later = role is Role.WORKER and look.job.spec.partition_mode.has_partitioner
+    return not is_later or reached(look.job.status, PARTITIONED)
 
 
 def _roles(job: DGLJob, facts: tuple[Fact, ...]) -> frozenset[Role]:

@@ -46,7 +46,8 @@ def first_failure(seen: Observed, lost: Iterable[str]) -> Failure | None:
         lost: Names of pods that must be there and are not, or are being deleted.
     """
     gone = [_lost(name, seen) for name in lost]
-    failed = [_failed(pod) for pod in seen.pods if pod.failed and pod.name not in {each.pod for each in gone}]
+    unknown = {each.pod for each in gone}
+    failed = [_failed(pod, seen) for pod in seen.pods if pod.failed and pod.name not in unknown]
     failed += [_unpullable(pod) for pod in seen.pods if pod.invalid_image and not pod.failed]
     failed += [_ended_early(pod) for pod in seen.of_role(Role.WORKER) if pod.succeeded]
     launcher = next((each for each in failed if _is_launcher(each, seen)), None)
@@ -76,7 +77,8 @@ def is_replaceable(pod: Pod) -> bool:
 
 def of_pod(pod: Pod) -> Failure:
     """Say why a pod cannot be used."""
-    return _failed(pod) if pod.failed else _lost(pod.name, Observed((pod,)))
+    seen = Observed((pod,))
+    return _failed(pod, seen) if pod.failed else _lost(pod.name, seen)
 
 
 def _failed_by_itself(pod: Pod) -> bool:
@@ -99,9 +101,16 @@ def _says_lost(seen: Observed) -> bool:
     return end is not None and end.exit_code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
 
 
-def _says_so(end: Ended) -> bool:
-    """Whether it is the launcher's own watcher, which has seen that a pod vanished or was replaced."""
-    return end.container in _WATCHERS and end.exit_code == exitcodes.LOST
+def _says_so(pod: Pod, end: Ended, seen: Observed) -> bool:
+    """Whether the launcher says that it has lost another pod: its watcher, or dglrun in its main container.
+
+    dglrun knows of a lost node some seconds before Kubernetes does, and minutes before the pod is deleted. A
+    launcher without workers has none to lose: there the code is one of the user's own.
+    """
+    if end.exit_code != exitcodes.LOST:
+        return False
+    is_main = pod.role is Role.LAUNCHER and end is pod.main_end
+    return end.container in _WATCHERS or (is_main and bool(seen.of_role(Role.WORKER)))
 
 
 def _time(failure: Failure) -> float:
@@ -134,7 +143,7 @@ def _ended_early(pod: Pod) -> Failure:
     )
 
 
-def _failed(pod: Pod) -> Failure:
+def _failed(pod: Pod, seen: Observed) -> Failure:
     end = pod.main_end if pod.main_end and pod.main_end.exit_code else pod.first_failure
     at = end.at if end else None
     if pod.disruption:
@@ -144,7 +153,9 @@ def _failed(pod: Pod) -> Failure:
         return Failure("PodLost", f"pod {pod.name} {words}", pod.name, at, is_disruption=True)
     if end is None:
         return Failure("PodFailed", f"pod {pod.name} failed; the node reported no container's end", pod.name)
-    return Failure(_reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at, _says_so(end))
+    return Failure(
+        _reason(pod, end), f"pod {pod.name}, {_words(end)}", pod.name, at, _says_so(pod, end, seen)
+    )
 
 
 def _reason(pod: Pod, end: Ended) -> str:

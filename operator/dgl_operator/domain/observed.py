@@ -77,6 +77,7 @@ class Pod:
         invalid_image: The kubelet's message about an image name that can never be pulled.
         problem: What the pod waits for, if that is more than time.
         attempt: The attempt that it belongs to, by its label; 0 without one, as an older operator made it.
+        label: That label's number, None without a readable one. Others may take it off or change it.
         is_disrupted: Whether Kubernetes ended the pod for reasons that are not the pod's own.
         failures: The containers that ended with another code than 0, init containers included.
         conditions: `<type>=<status>` of each condition.
@@ -105,6 +106,7 @@ class Pod:
     problem: Problem | None = None
     config_hash: str | None = None
     attempt: int = 0
+    label: int | None = 0
     is_disrupted: bool = False
     failures: tuple[Ended, ...] = ()
     conditions: tuple[str, ...] = ()
@@ -183,9 +185,13 @@ def controller_uid(child: Mapping[str, Any]) -> str | None:
 
 def attempt_of(raw: Mapping[str, Any]) -> int:
     """Return the attempt that an object belongs to, 0 without a readable label."""
+    return _attempt_label(raw) or 0
+
+
+def _attempt_label(raw: Mapping[str, Any]) -> int | None:
     labels = fields.mapping(fields.mapping(raw.get("metadata")).get("labels"))
     text = fields.text(labels.get(names.LABEL_ATTEMPT))
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def pod_of(raw: Mapping[str, Any], job_name: str) -> Pod | None:
@@ -224,6 +230,7 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         problem=_problem(_name(raw), status, everyone),
         config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
         attempt=attempt_of(raw),
+        label=_attempt_label(raw),
         is_disrupted=_is_disrupted(status),
         failures=tuple(end for end in map(_end, everyone) if end and end.exit_code != 0),
         conditions=_conditions(status),

@@ -52,6 +52,7 @@ class Decision:
         stop: Pods to end while their objects and logs stay.
         lost: Names of pods that are needed and not seen.
         overdue: Pods that are being deleted for so long that they go by force, if their node is gone.
+        relabel: Pods that lack the label of their attempt or have a wrong one.
         is_held: Whether the job has no pods for now: it is suspended, or between two attempts.
         is_expired: Whether the job itself is to be deleted.
         life: The attempts as they are now, None for no change.
@@ -67,6 +68,7 @@ class Decision:
     stop: tuple[Pod, ...] = ()
     lost: tuple[str, ...] = ()
     overdue: tuple[Pod, ...] = ()
+    relabel: tuple[Pod, ...] = ()
     is_held: bool = False
     is_expired: bool = False
     is_certain: bool = False
@@ -74,12 +76,15 @@ class Decision:
     look_again: datetime | None = None
 
     def needs_fresh_read(self, status: JobStatus) -> bool:
-        """Whether it ends the job, an attempt or a pod, so that it must rest on a fresh read."""
+        """Whether it ends the job, an attempt or a pod, so that it must rest on a fresh read.
+
+        A pod that is overdue is being deleted already, which nobody can take back.
+        """
         if self.is_certain:
             return False
         is_end = self.phase.is_final and status.phase is not self.phase
         is_next = self.life is not None and self.life.attempt != status.attempt
-        return bool(self.drop or self.stop or self.overdue) or is_end or is_next or self.is_expired
+        return bool(self.drop or self.stop or self.relabel) or is_end or is_next or self.is_expired
 
 
 def holds(facts: Iterable[Fact], condition: str) -> bool:

@@ -126,6 +126,11 @@ class Applier:
         self._taken_back(found)
         return True
 
+    def relabel(self, place: Place, attempt: int) -> None:
+        """Give a pod the label of its attempt back."""
+        if stored := self._cluster.mark(Kind.POD, place, {"labels": {names.LABEL_ATTEMPT: str(attempt)}}):
+            self._store.put(Kind.POD, stored)
+
     def _delete(self, kind: Kind, place: Place, *, force: bool) -> None:
         if leaving := self._cluster.delete(kind, place, force=force):
             self._store.put(kind, leaving)  # else the next look would delete it again

@@ -58,7 +58,7 @@ class Reconciler:
         self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
-        self._nodes = Nodes(cluster)
+        self._nodes = Nodes(cluster, clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -231,7 +231,7 @@ class Reconciler:
     def _force(self, view: View, overdue: Iterable[Pod]) -> None:
         """Delete what waits on a node that is gone for somebody to say that its containers have ended."""
         nodes = {pod.node for pod in overdue}
-        gone = {node for node in nodes if self._nodes.is_gone(node)}
+        gone = {node for node in nodes if self._nodes.is_gone(node, view.now)}
         doomed = [(pod.name, pod.uid) for pod in overdue if pod.node in gone]
         self._applier.delete(Kind.POD, view.namespace, doomed, force=True)
 
@@ -256,6 +256,8 @@ class Reconciler:
                 return Outcome(recheck_after=0.0)
         self._delete(view, decision.drop)
         self._force(view, decision.overdue)
+        for pod in decision.relabel:
+            self._applier.relabel(Place(view.namespace, pod.name, pod.uid), pod.attempt)
         try:
             problem, recheck = self._provide(view, decision)
         except ClusterBusy as error:
@@ -312,7 +314,7 @@ class Reconciler:
         digest = _config_digest(objects)
         lacking = desired.pods(job, decision.roles, self._rendering.images, present)
         pods = (_annotated(pod, digest) for pod in lacking)
-        problem = self._applier.pods(pods, view.uid, strict=not view.seen.pods)
+        problem = self._applier.pods(pods, view.uid, strict=not view.is_under_way)
         problem = self._grant(view) or problem
         try:
             return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
@@ -335,14 +337,14 @@ class Reconciler:
     def _guard(self, view: View) -> Problem | None:
         """Provide the job's NetworkPolicy before its pods, or delete the one that it wants no longer.
 
-        Rules that cannot be end a job that has no pods yet. Of a job under way they are an edit, which must
-        not cost the work that is done: its pods go on under the rules that it had, and get no others.
+        Rules that cannot be end a job that has had no pods yet. Of a job under way they are an edit, which
+        must not cost the work that is done: its pods go on under the rules that it had, and get no others.
         """
         wanted = desired.policies(view.job, self._rendering)
         known = desired.policies_names(view.job)
         self._withdraw(known, view.seen, view.namespace, keep=wanted)
         problem = self._applier.policies(wanted, view.seen, view.uid)
-        if problem and problem.reason == validate.INVALID_SPEC and view.seen.pods:
+        if problem and problem.reason == validate.INVALID_SPEC and view.is_under_way:
             return Problem(INVALID_NETWORK_POLICY, problem.message)
         return problem
 

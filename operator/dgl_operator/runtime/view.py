@@ -7,7 +7,7 @@ from dgl_operator.api.v1alpha1 import DGLJob, JobStatus, readable_status
 from dgl_operator.domain import decide, report, status
 from dgl_operator.domain.observed import Observed
 from dgl_operator.domain.report import Report
-from dgl_operator.domain.verdict import Decision, wanted
+from dgl_operator.domain.verdict import LAUNCHER_STARTED, PARTITIONED, Decision, reached, wanted
 from dgl_operator.render.config import Addresses
 from dgl_operator.runtime.kinds import Json, Key
 from dgl_operator.runtime.store import Seen
@@ -46,6 +46,13 @@ class View:
     def seen(self) -> Observed:
         """Its children."""
         return self.known.observed
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether work may have been done: from the first pod on, and between two attempts too."""
+        last = self.job.status
+        has_got_on = reached(last, PARTITIONED) or reached(last, LAUNCHER_STARTED)
+        return bool(self.seen.pods) or last.attempt > 0 or has_got_on
 
     @property
     def key(self) -> Key:

@@ -1,12 +1,14 @@
 """Attempts of a job against an API server in memory: what ends one, what follows, what a user may change."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dgl_operator.api.v1alpha1 import MAX_ATTEMPTS
 from dgl_operator.domain import hold
+from dgl_operator.domain.decide import MAX_WAITS
 from dgl_operator.runtime.cluster import Conflict, Refused
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
@@ -120,6 +122,35 @@ def test_the_next_attempt_waits_for_the_pods_of_the_last_one() -> None:
 
     assert labels(operator) == {"0"}
     assert "pod sage-launcher and 3 more pods are gone" in operator.status["message"]
+    for name in operator.names(Kind.POD):
+        operator.cluster.remove(Kind.POD, "default", name)
+    operator.settle()
+    assert labels(operator) == {"1"}
+
+
+def test_pods_that_nobody_has_deleted_are_deleted_however_late() -> None:
+    """The operator ended between the status that says that they go and their deletion."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod(LAUNCHER, FAILED)
+    delete = operator.cluster.delete
+
+    def end(*_given: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    operator.cluster.delete = end  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        operator.look()
+    operator.cluster.delete = delete  # type: ignore[method-assign]
+    operator.wait(7200)
+    operator.restart()
+
+    operator.look()
+    operator.wait(1790)
+    operator.look()
+
+    assert operator.status["phase"] == "Pending"
     for name in operator.names(Kind.POD):
         operator.cluster.remove(Kind.POD, "default", name)
     operator.settle()
@@ -257,6 +288,56 @@ def test_pods_of_an_older_operator_are_those_of_the_first_attempt() -> None:
     assert labels(operator) == {"1"}
 
 
+def relabel(operator: Operator, name: str, attempt: str | None) -> None:
+    """Change a pod's label as somebody else does."""
+    pod = copy.deepcopy(operator.cluster.objects[Kind.POD, "default", name])
+    pod["metadata"]["labels"].pop(names.LABEL_ATTEMPT)
+    if attempt is not None:
+        pod["metadata"]["labels"][names.LABEL_ATTEMPT] = attempt
+    operator.cluster.add(pod)
+
+
+@pytest.mark.parametrize("label", [None, "x", "7"])
+def test_a_pod_gets_the_label_of_its_attempt_back(label: str | None) -> None:
+    """Who takes it off or makes it unreadable or too high costs no attempt."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    fail_once(operator)
+    training(operator)
+
+    relabel(operator, WORKER, label)
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Training", 1)
+    assert labels(operator) == {"1"}
+
+
+def test_a_pod_of_the_last_attempt_without_its_label_is_no_pod_of_the_next_one() -> None:
+    """It is older than the end of the last one."""
+    operator = an_operator(backoffLimit=1)
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod(LAUNCHER, FAILED)
+    operator.look()
+    relabel(operator, WORKER, None)
+    operator.settle_for(60)
+
+    assert "and 3 more pods are gone" in operator.status["message"]
+
+
+@pytest.mark.parametrize("label", [None, "7"])
+def test_a_suspended_job_keeps_no_pod_for_its_label(label: str | None) -> None:
+    """Whatever attempt it names."""
+    operator = Operator()
+    training(operator)
+    relabel(operator, WORKER, label)
+
+    operator.edit(suspend=True)
+    operator.settle()
+
+    assert operator.names(Kind.POD) == set()
+
+
 def test_a_pod_that_the_kubelet_rejects_is_made_anew_without_an_attempt() -> None:
     """It never worked; a second one waits a little, so that a broken node is not asked again and again."""
     operator = Operator()
@@ -292,6 +373,29 @@ def test_a_worker_evicted_before_it_had_work_is_made_anew() -> None:
     assert WORKER in operator.names(Kind.POD)
 
 
+def test_workers_that_never_were_are_not_lost() -> None:
+    """However often the attempt has waited for its first pods."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.settle()
+    job = copy.deepcopy(operator.cluster.objects[Kind.JOB, "default", "sage"])
+    job["status"]["attempts"][-1]["waits"] = MAX_WAITS
+    operator.cluster.add(job)
+
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioned", 0)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", a_pod_status("Running", ip=f"10.0.0.1{index}"))
+    operator.settle()
+    operator.cluster.remove(Kind.POD, "default", WORKER)
+    operator.look()
+    assert operator.status["attempt"] == 1
+
+
 def test_a_watcher_that_saw_a_pod_vanish_costs_no_limit() -> None:
     """The launcher's init container ends with 75 when a worker is replaced under it."""
     operator = Operator()
@@ -302,6 +406,34 @@ def test_a_watcher_that_saw_a_pod_vanish_costs_no_limit() -> None:
     operator.look()
 
     assert (operator.status["attempt"], operator.status["restarts"]["disruptions"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("code", "phase"), [(75, "Pending"), (1, "Failed")])
+def test_a_training_that_lost_a_node_costs_no_limit(code: int, phase: str) -> None:
+    """The run knows of it before Kubernetes does: the worker still counts as running."""
+    operator = Operator()
+    training(operator)
+    words = "worker sage-worker-1: not heard of for 30 s"
+
+    operator.pod(
+        LAUNCHER, a_pod_status("Failed", ip="10.0.0.1", containers=[ended(code=code, message=words)])
+    )
+    operator.look()
+
+    assert operator.status["phase"] == phase
+    assert operator.status.get("restarts", {}).get("disruptions", 0) == (code == 75)
+    assert words in operator.status["message"]
+
+
+def test_the_code_of_a_lost_pod_says_nothing_of_a_job_without_workers() -> None:
+    """There it is one of the user's own program."""
+    operator = Operator(a_raw_job(mode=Mode.SKIP))
+    operator.settle()
+
+    operator.pod(LAUNCHER, a_pod_status("Failed", ip="10.0.0.1", containers=[ended(code=75)]))
+    operator.settle()
+
+    assert operator.status["phase"] == "Failed"
 
 
 def test_a_job_that_cannot_start_fails_with_pod_container_and_cause() -> None:
@@ -357,6 +489,67 @@ def test_the_deadline_of_the_workers_begins_with_their_creation() -> None:
     operator.settle()
     assert operator.status["phase"] == "Failed"
     assert "pod sage-worker-0" in operator.status["message"]
+
+
+def test_the_workers_do_not_pay_for_the_start_of_the_partitioner() -> None:
+    """The operator was away while nothing waited: it saw the partitioner waiting, then its end."""
+    operator = Operator()
+    operator.settle()
+    operator.wait(3600)
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+    operator.restart()
+
+    operator.settle()
+
+    assert operator.status["phase"] == "Partitioned"
+    assert WORKER in operator.names(Kind.POD)
+    operator.wait(1790)
+    assert operator.look().recheck_after == 10.0
+    operator.wait(10)
+    operator.settle()
+    assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
+
+
+def test_a_hindrance_that_has_passed_unseen_fails_no_job() -> None:
+    """The operator was away when the image could be pulled."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    stuck = a_pod_status("Pending", containers=[waiting(reason="ImagePullBackOff", message="no such tag")])
+    operator.pod("sage-partitioner", stuck)
+    operator.settle()
+    operator.wait(2400)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.restart()
+
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioning", 0)
+    assert condition(operator, "Blocked")[0] == "False"
+
+
+def test_a_write_that_is_refused_costs_no_partitioner_that_works() -> None:
+    """A Role that was deleted and may not be written again is shown, and hours of work stay."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.settle()
+
+    def admit(body: Json) -> None:
+        if body["kind"] == "Role":
+            raise Refused(403, "Forbidden", "attempting to grant RBAC permissions not currently held")
+
+    operator.cluster.admit = admit
+    operator.cluster.remove(Kind.ROLE, "default", LAUNCHER)
+    for _ in range(3):
+        operator.look()
+        operator.wait(1800)
+
+    assert operator.status["phase"] == "Partitioning"
+    assert condition(operator, "Blocked") == ("True", "Forbidden")
+    assert "sage-partitioner" in operator.names(Kind.POD)
 
 
 def test_a_job_whose_pods_are_not_admitted_fails_after_the_same_time() -> None:
@@ -609,12 +802,20 @@ def a_node(**given: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, **given}
 
 
+def an_unreachable_node(since: str | None) -> Json:
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": since}
+    return a_node(spec={"taints": [{key: value for key, value in taint.items() if value}]})
+
+
+def a_silent_node(since: str | None) -> Json:
+    ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": since}
+    return a_node(status={"conditions": [{key: value for key, value in ready.items() if value}]})
+
+
 GONE = {
-    "unreachable": a_node(
-        spec={"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
-    ),
+    "unreachable": an_unreachable_node("2026-11-21T11:59:00Z"),
     "out of service": a_node(spec={"taints": [{"key": "node.kubernetes.io/out-of-service", "value": "x"}]}),
-    "not heard of": a_node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]}),
+    "not heard of": a_silent_node("2026-11-21T11:59:00Z"),
     "removed": None,
 }
 
@@ -633,6 +834,23 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force(node: Json | None) -> 
     assert operator.cluster.writes == [f"force Pod {WORKER}"]
     operator.settle()
     assert labels(operator) == {"1"}
+
+
+@pytest.mark.parametrize("make", [an_unreachable_node, a_silent_node])
+@pytest.mark.parametrize("since", ["2026-11-21T12:01:00Z", None])
+def test_a_node_that_is_slow_for_a_moment_is_not_gone(
+    make: Callable[[str | None], Json], since: str | None
+) -> None:
+    """Its containers may run still: the minute counts from its silence, not from the deletion."""
+    operator = stuck_on_a_node(make(since))
+
+    operator.wait(119)
+    operator.look()
+    assert [line for line in operator.cluster.writes if line.startswith("force")] == []
+    operator.wait(1)
+    operator.look()
+
+    assert operator.cluster.writes == ([f"force Pod {WORKER}"] if since else [])
 
 
 @pytest.mark.parametrize("why", ["lives", "no right"])
@@ -655,6 +873,43 @@ def test_no_pod_is_deleted_by_force_from_a_node_that_may_live(why: str) -> None:
 
     assert (operator.cluster.writes, outcome.recheck_after) == ([], 60.0)
     assert f"when pod {WORKER} is gone" in operator.status["message"]
+
+
+def test_waiting_for_a_pod_that_does_not_go_costs_one_read_a_look() -> None:
+    """That of its node: the pods are listed before something new is deleted alone."""
+    operator = stuck_on_a_node(a_node())
+    operator.wait(60)
+
+    operator.look()
+    operator.wait(60)
+    operator.look()
+
+    assert [read for read in operator.cluster.reads if "*" not in read] == ["get Node n1"]
+
+
+def test_a_refusal_to_read_nodes_is_remembered_for_minutes() -> None:
+    """Rights change seldom."""
+    operator = stuck_on_a_node(None)
+    read, asked = operator.cluster.get, []
+
+    def refuse(kind: Kind, namespace: str | None, name: str) -> Json | None:
+        if kind is Kind.NODE:
+            asked.append(operator.seconds)
+            raise Refused(403, "Forbidden", "nodes is forbidden")
+        return read(kind, namespace, name)
+
+    operator.cluster.get = refuse  # type: ignore[method-assign]
+    operator.wait(60)
+    for _ in range(4):
+        operator.look()
+        operator.wait(60)
+    assert len(asked) == 1
+
+    operator.cluster.get = read  # type: ignore[method-assign]
+    operator.wait(60)
+    operator.look()
+
+    assert operator.cluster.writes == [f"force Pod {WORKER}"]
 
 
 def stuck_on_a_node(node: Json | None) -> Operator:

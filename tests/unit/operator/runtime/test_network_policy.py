@@ -187,6 +187,30 @@ def test_an_edit_that_cannot_be_costs_no_running_job() -> None:
     assert operator.cluster.objects[PLACE]["spec"]["ingress"][0] == {"ports": [{"port": 9100}]}
 
 
+@pytest.mark.parametrize("how", ["disrupted", "resumed"])
+def test_an_edit_that_cannot_be_costs_no_job_that_has_no_pods_for_now(how: str) -> None:
+    """Its next attempt waits until the rules are edited again."""
+    operator = Operator()
+    training(operator)
+    operator.cluster.admit = rejecting("form")
+    edit(operator, {"ingress": [{"form": []}]})
+    if how == "disrupted":
+        operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    else:
+        operator.edit(suspend=True)
+        operator.settle()
+        operator.edit(suspend=False)
+    operator.settle_for(15)
+    assert condition(operator, "Blocked")["reason"] == "InvalidNetworkPolicy"
+    assert (operator.status["phase"], operator.names(Kind.POD)) == ("Pending", set())
+
+    edit(operator, {})
+    operator.settle()
+
+    assert condition(operator, "Blocked")["status"] == "False"
+    assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
+
+
 def test_no_further_pod_is_created_under_an_edit_that_cannot_be() -> None:
     """Whether the job is closed as its user wants is not known then."""
     operator = Operator()
