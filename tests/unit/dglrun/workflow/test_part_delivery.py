@@ -114,6 +114,22 @@ def test_a_copy_that_fails_names_pod_and_cause(
     assert caught.value.code == code
 
 
+def test_an_api_server_that_refuses_for_a_while_is_no_refusal_by_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches that do not know the pod or the role yet: more often than a container may refuse."""
+    monkeypatch.setattr(part_delivery, "PAUSES", (0.01,))
+    says = [f"Error from server ({word}): not yet" for word in ("NotFound", "Forbidden")]
+    refuses = "".join(
+        f"[ -e {tmp_path}/try{at} ] || {{ touch {tmp_path}/try{at}; echo '{says[at % 2]}' >&2; exit 1; }}\n"
+        for at in range(part_delivery.REFUSALS + 1)
+    )
+
+    deliver(tmp_path, refuses + PULL)
+
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
 def test_a_pod_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its receiver has gone silent, and the API server says why."""
     monkeypatch.setattr(part_delivery, "SILENT_SECONDS", 0.1)
