@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,7 +76,9 @@ class Receiver:
         try:
             manifest = self._manifest()
             journal = staging.begin(manifest)
-            self._tell({"tell": "begin", "lacks": journal.lacking_bytes()})
+            with _reading_journal(staging):
+                lacks = journal.lacking_bytes()
+            self._tell({"tell": "begin", "lacks": lacks})
             _Blocks(self._order, self._connect, manifest, staging, journal).receive()
             set_times(staging, manifest)
             staging.place(manifest)
@@ -150,6 +152,11 @@ class _Blocks:
             thread.join()
         if self._failure:
             raise self._failure
+        with _reading_journal(self._staging):
+            block = next(self._journal.lacking(), None)
+        if block:  # whatever the reason is: a file with holes must not appear
+            name = self._manifest.files[block.file].name
+            raise RunError(f"{name}: block {block.at} has not come", exitcodes.SOFTWARE)
 
     def _work(self) -> None:
         try:
@@ -190,7 +197,10 @@ class _Blocks:
         with self._lock:
             if self._failure:
                 return None
-            return self._again.popleft() if self._again else next(self._lacking, None)
+            if self._again:
+                return self._again.popleft()
+            with _reading_journal(self._staging):
+                return next(self._lacking, None)
 
     def _receive_one(
         self, connection: ssl.SSLSocket, asked: deque[Block], buffer: memoryview, file: OpenFile
@@ -263,6 +273,16 @@ def until_reached(once: Callable[[], T], order: Order, moved: Callable[[], float
                 ) from error
             time.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
+
+
+@contextlib.contextmanager
+def _reading_journal(staging: Staging) -> Iterator[None]:
+    """A journal that cannot be read is no connection that broke, after which one tries again."""
+    try:
+        yield
+    except OSError as error:
+        what = f"the journal cannot be read: {error.strerror or error}"
+        raise RunError(f"{staging.folder}: {what}", exitcodes.IO) from error
 
 
 _ZEROS: dict[int, bytes] = {}

@@ -65,9 +65,10 @@ class Staging:
                 self.journal = None
                 journal.close()
                 journal = self.journal = self._begin_anew(manifest)
+            lacking = journal.lacking_bytes()
         except OSError as error:
             raise write_error(self.folder, error) from error
-        self._require_room(manifest, journal.lacking_bytes())
+        self._require_room(manifest, lacking)
         return journal
 
     def path(self, name: str) -> Path:

@@ -6,6 +6,7 @@ machine that crashes may lose a block and keep its sum: after another boot the f
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -52,10 +53,17 @@ class Journal:
         os.pwrite(self._file, digest, self._begin + SIZE * self._manifest.number(block))
 
     def lacking(self) -> Iterator[Block]:
-        """The blocks that are not noted, in order; memory does not grow with their number."""
+        """The blocks that are not noted, in order; memory does not grow with their number.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         blocks = self._manifest.blocks()
         for first in range(0, self._manifest.first_blocks[-1], _AT_A_TIME):
-            sums = os.pread(self._file, SIZE * _AT_A_TIME, self._begin + SIZE * first)
+            count = min(_AT_A_TIME, self._manifest.first_blocks[-1] - first)
+            sums = os.pread(self._file, SIZE * count, self._begin + SIZE * first)
+            if len(sums) != SIZE * count:  # the blocks behind would be taken for others
+                raise OSError(errno.EIO, f"expected {SIZE * count} bytes, got {len(sums)}")
             for at in range(0, len(sums), SIZE):
                 block = next(blocks)
                 if sums[at : at + SIZE] == _LACKING:

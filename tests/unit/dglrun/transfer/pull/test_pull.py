@@ -1,5 +1,7 @@
 """Files pulled over TLS: whole or not at all, whatever breaks, and nothing sent twice that has arrived."""
 
+import errno
+import itertools
 import json
 import os
 import signal
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +22,13 @@ from hypothesis import strategies as st
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull import file_server, wire
+from dglrun.transfer.pull import file_server, sums, wire
 from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.file_server import FileServer
 from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
 from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver
-from dglrun.transfer.pull.sums import StoredSums, sum_of
+from dglrun.transfer.pull.sums import Journal, StoredSums, sum_of
 from tests.support import pulling
 from tests.support.dglrun_pods import ROOT
 from tests.support.pulling import BLOCK, Relay, an_order, same, serving, share, write_files
@@ -259,6 +262,52 @@ def test_a_file_that_changes_is_named(tmp_path: Path, how: str) -> None:
     assert names_in(tmp_path / "to") == []
 
 
+@pytest.mark.parametrize("time", [1, 2, 3])
+def test_a_journal_that_cannot_be_read_lets_no_file_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: int
+) -> None:
+    """A disk's error while the lacking blocks are listed is not the end of the list."""
+    read, times = Journal.lacking, itertools.count()
+
+    def lacking(journal: Journal) -> Iterator[Block]:
+        fails = next(times) == time
+        yield from itertools.islice(read(journal), 5 if fails else None)
+        if fails:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Journal, "lacking", lacking)
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pytest.raises(RunError, match="the journal cannot be read: Input/output error") as caught,
+    ):
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert caught.value.code == exitcodes.IO
+    assert names_in(tmp_path / "to") == []
+
+
+def test_a_journal_that_became_shorter_lets_no_file_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks behind its end are neither taken for others nor for received ones."""
+    files, to, first = write_files(tmp_path / "from"), tmp_path / "to", iter([True])
+    monkeypatch.setattr(sums, "_AT_A_TIME", IN_FLIGHT)  # the next ones are read after the first has come
+
+    def shorten(part: memoryview) -> bytes:
+        if next(first, False):
+            os.truncate(to / ".dglrun-incoming/journal", 0)
+        return sum_of(part)
+
+    monkeypatch.setattr(file_server, "sum_of", shorten)
+    with (
+        serving(worker_0=share(files)) as server,
+        pytest.raises(RunError, match="the journal cannot be read: expected 128 bytes, got"),
+    ):
+        Receiver(an_order(server.port, to)).run()
+
+    assert names_in(to) == []
+
+
 def test_zeros_take_no_disk(tmp_path: Path) -> None:
     """A block of zeros stays a hole; the file is the same."""
     path = tmp_path / "graph.dgl"
@@ -403,9 +452,9 @@ def test_sums_that_are_no_sums_count_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "sums").write_text("other")
 
     for name in ("sums", "none"):
-        sums = StoredSums(tmp_path / name, BLOCK)
-        assert sums.find(FileEntry("a", 1, 1), 0) is None
-        sums.close()
+        stored = StoredSums(tmp_path / name, BLOCK)
+        assert stored.find(FileEntry("a", 1, 1), 0) is None
+        stored.close()
 
 
 @pytest.mark.parametrize(("argv", "line"), [((), "no order"), (("--what",), "{}")])
