@@ -83,8 +83,8 @@ class Receiver:
             set_times(staging, manifest)
             staging.place(manifest)
             staging.end(self._order.keeps_sums)
-        except RunError as error:
-            if error.code != exitcodes.UNAVAILABLE:  # then another start goes on with what has come
+        except Exception as error:
+            if not _is_unavailable(error):  # else another start goes on with what has come
                 staging.clear()
             raise
         self._tell({"tell": "whole"})  # the container may end as soon as the owner knows
@@ -283,6 +283,10 @@ def _reading_journal(staging: Staging) -> Iterator[None]:
     except OSError as error:
         what = f"the journal cannot be read: {error.strerror or error}"
         raise RunError(f"{staging.folder}: {what}", exitcodes.IO) from error
+
+
+def _is_unavailable(error: Exception) -> bool:
+    return isinstance(error, RunError) and error.code == exitcodes.UNAVAILABLE
 
 
 _ZEROS: dict[int, bytes] = {}

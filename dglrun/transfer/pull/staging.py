@@ -171,10 +171,16 @@ class OpenFile:
                 done += os.pwrite(self._file, content[done:], offset + done)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._at = self._file = -1
+        """Close the file; a network's file system may say only now that it has no room.
+
+        Raises:
+            RunError: so it is; names the file.
+        """
+        # Forgotten first: after a close that failed the number may already be another thread's file.
+        file, at, self._file, self._at = self._file, self._at, -1, -1
+        if file >= 0:
+            with _naming(self._staging.target / self._manifest.files[at].name):
+                os.close(file)
 
 
 def set_times(staging: Staging, manifest: Manifest) -> None:

@@ -350,6 +350,32 @@ def test_a_full_disk_is_named_and_has_its_own_code(tmp_path: Path, options: str,
     assert progress.total == 0
 
 
+@pytest.mark.parametrize("name", ["part0/graph.dgl", "tiny.json"])
+def test_a_disk_that_says_at_the_close_that_it_is_full_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As NFS does, for the last file, too; nothing of it counts as received."""
+    close, closed, to = os.close, list[str](), tmp_path / "to"
+
+    def fail(file: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{file}")  # noqa: PTH115 - no path
+        close(file)
+        if path == str(to / ".dglrun-incoming/files" / name):
+            closed.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "close", fail)
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pytest.raises(RunError, match=f"to/{name}: cannot be written: No space left") as caught,
+    ):
+        Receiver(replace(an_order(server.port, to), connections=1)).run()
+
+    assert caught.value.code == exitcodes.FULL
+    assert len(closed) == 1
+    assert names_in(to) == []
+
+
 def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
     """When nothing has come for as long as the order says; what has come stays for another start."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
