@@ -31,22 +31,28 @@ class Journal:
     """Which blocks of a manifest a receiver has; used by several threads, each for its own blocks.
 
     Args:
-        path: The file; taken over if it is about the same manifest, else begun anew.
+        path: The file, which is there; nothing is written into it before `note`.
         manifest: What is received.
+
+    Attributes:
+        is_resumed: Whether the file is about this manifest.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self._manifest = manifest
         head = _head(manifest)
-        self._begin, self._file = len(head), os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        self.is_resumed = os.pread(self._file, len(head), 0) == head
+        self._begin, self._file = len(head), os.open(path, os.O_RDWR | os.O_CLOEXEC)
         size = self._begin + SIZE * manifest.first_blocks[-1]
-        if not self.is_resumed:
-            os.ftruncate(self._file, 0)
-            os.ftruncate(self._file, size)
-            os.pwrite(self._file, head, 0)
-        elif os.fstat(self._file).st_size != size:
-            os.ftruncate(self._file, size)
+        self.is_resumed = os.pread(self._file, len(head), 0) == head and os.fstat(self._file).st_size == size
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest) -> "Journal":
+        """A journal of no block in a new file; the head comes last: without it the file says nothing."""
+        head = _head(manifest)
+        with path.open("xb") as file:
+            file.truncate(len(head) + SIZE * manifest.first_blocks[-1])
+            file.write(head)
+        return cls(path, manifest)
 
     def note(self, block: Block, digest: bytes) -> None:
         """Note a block that has been written."""

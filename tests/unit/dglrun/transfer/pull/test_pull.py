@@ -1,9 +1,11 @@
 """Files pulled over TLS: whole or not at all, whatever breaks, and nothing sent twice that has arrived."""
 
+import contextlib
 import errno
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +30,7 @@ from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.file_server import FileServer
 from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
 from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver
+from dglrun.transfer.pull.staging import Staging
 from dglrun.transfer.pull.sums import Journal, StoredSums, sum_of
 from tests.support import pulling
 from tests.support.dglrun_pods import ROOT
@@ -163,10 +166,51 @@ def test_a_receiver_that_was_killed_when_all_was_done_finds_that(tmp_path: Path)
         assert same(to, files)
 
 
+@pytest.mark.parametrize("where", [(Staging, "_begin_anew"), (shutil, "rmtree")])
+def test_a_receiver_that_was_killed_while_it_began_anew_leaves_nothing_of_older_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: tuple[object, str]
+) -> None:
+    """Zeros are not written: older bytes in their place would be taken for received ones."""
+    older = write_files(tmp_path / "older", {"graph.dgl": 10 * BLOCK})
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer/graph.dgl").write_bytes(bytes(10 * BLOCK))
+    newer, to = [("graph.dgl", tmp_path / "newer/graph.dgl")], tmp_path / "to"
+    with contextlib.closing(Staging(to)) as staging:
+        manifest = share(older).manifest
+        journal = staging.begin(manifest)
+        staging.path("graph.dgl").write_bytes(older[0][1].read_bytes())
+        for block in manifest.blocks():
+            journal.note(block, b"x" * sums.SIZE)
+    with monkeypatch.context() as killed, contextlib.closing(Staging(to)) as staging:
+        killed.setattr(*where, _as_if_killed)
+        with pytest.raises(KeyboardInterrupt):
+            staging.begin(share(newer).manifest)
+
+    with serving(worker_0=share(newer)) as server:
+        Receiver(an_order(server.port, to)).run()
+
+    assert same(to, newer)
+
+
+def test_sums_of_files_stay_until_other_files_take_their_place(tmp_path: Path) -> None:
+    """A receiver of other files that ends early has not touched them."""
+    to = tmp_path / "to"
+    with serving(worker_0=share(write_files(tmp_path / "from"))) as server:
+        Receiver(replace(an_order(server.port, to), keeps_sums=True)).run()
+    before = (to / ".dglrun-sums").read_bytes()
+
+    with contextlib.closing(Staging(to)) as staging:
+        staging.begin(share(write_files(tmp_path / "other", {"tiny.json": 10})).manifest)
+
+    assert (to / ".dglrun-sums").read_bytes() == before
+
+
+def _as_if_killed(*_args: object, **_named: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _as_if_killed_while_placing(order: orders.Order, to: Path) -> None:
     """Everything has come, the first entry is in its place, the JSON is not."""
-    from dglrun.transfer.pull.staging import Staging  # noqa: PLC0415 - this test alone looks inside
-
     receiver = Receiver(order)
     manifest = receiver._manifest()
     staging = Staging(to)
