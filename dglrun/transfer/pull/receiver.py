@@ -63,10 +63,16 @@ class Receiver:
         try:
             self._run()
         except RunError as error:
-            told = {"tell": "failed", "what": str(error), "code": error.code}
-            with contextlib.suppress(OSError):  # the exit code tells it, too
-                self._talk(told)
+            self._tell_failure(str(error), error.code)
             raise
+        except Exception as error:  # also a bug: a detached receiver can say it to nobody but the owner
+            code = exitcodes.IO if isinstance(error, OSError) else exitcodes.SOFTWARE
+            self._tell_failure(f"{type(error).__name__}: {error}", code)
+            raise
+
+    def _tell_failure(self, what: str, code: int) -> None:
+        with contextlib.suppress(OSError):  # the exit code tells it, too
+            self._talk({"tell": "failed", "what": what, "code": code})
 
     def _run(self) -> None:
         with contextlib.closing(Staging(Path(self._order.target))) as staging:

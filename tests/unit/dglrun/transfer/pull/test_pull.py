@@ -420,6 +420,54 @@ def test_a_disk_that_says_at_the_close_that_it_is_full_is_named(
     assert names_in(to) == []
 
 
+def test_a_failure_that_nobody_expected_is_told_to_the_owner(tmp_path: Path) -> None:
+    """A detached receiver has no other way: here a time that no file system takes."""
+    manifest = Manifest((FileEntry("none.dgl", 0, 1 << 120),))
+
+    with serving(worker_0=file_server.Share(manifest, (tmp_path / "none.dgl",))) as server:
+        with pulling.start(an_order(server.port, tmp_path / "to")) as process:
+            said = process.communicate()[1]
+        failure = server.progress("job-worker-0").failure
+
+    assert process.returncode != 0
+    assert failure == (said.splitlines()[-1], exitcodes.SOFTWARE)
+    assert names_in(tmp_path / "to") == []
+
+
+def test_an_error_of_the_file_system_that_nobody_expected_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit code of one."""
+
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "statvfs", fail)
+    with serving(worker_0=share(write_files(tmp_path / "from"))) as server:
+        with contextlib.suppress(OSError):
+            Receiver(an_order(server.port, tmp_path / "to")).run()
+        failure = server.progress("job-worker-0").failure
+
+    assert failure is not None
+    assert failure[1] == exitcodes.IO
+
+
+def test_keys_that_are_none_are_refused_while_the_stream_is_there(tmp_path: Path) -> None:
+    """Without them the owner could not be told."""
+    order = an_order(1, tmp_path / "to")
+    done = subprocess.run(
+        [*pulling.RECEIVE, "--detach"],
+        input=orders.encode(replace(order, keys=replace(order.keys, key="none"))),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert (done.returncode, done.stdout) == (exitcodes.SOFTWARE, "")
+    assert "the order's keys cannot be used" in done.stderr
+
+
 def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
     """When nothing has come for as long as the order says; what has come stays for another start."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
