@@ -183,6 +183,8 @@ class PartDelivery:
             RunError: the container has refused it too often, or its pod is gone.
         """
         error, now = start.exception(), time.monotonic()
+        if error and progress.connections:  # the stream broke when it had done its work
+            receiver.started, receiver.start, error = now, _done(), None
         has_begun = progress.moved > receiver.started
         silent = now - max(receiver.started, progress.moved)
         if error is None and (
@@ -284,6 +286,13 @@ class _NotStartedError(Exception):
     def __init__(self, what: str, is_refusal: bool = False) -> None:
         super().__init__(what)
         self.is_refusal = is_refusal
+
+
+def _done() -> "Future[None]":
+    """A start that went well."""
+    start: Future[None] = Future()
+    start.set_result(None)
+    return start
 
 
 def address_towards(ip: str) -> str:

@@ -56,12 +56,16 @@ class Receiver:
     def run(self) -> None:
         """Receive all files; returns when they are in their place and the owner knows it.
 
+        Does nothing if the owner knows it already.
+
         Raises:
             RunError: the owner cannot be reached, refuses, or the files cannot be written. The owner has been
                 told, if it could be.
         """
         try:
             self._run()
+        except _NotNeededError:
+            pass
         except RunError as error:
             self._tell_failure(str(error), error.code)
             raise
@@ -109,6 +113,8 @@ class Receiver:
         with self._connect() as connection:
             connection.sendall(wire.tell(what))
             state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
+            if state == State.REFUSED:
+                raise _refusal(connection, length, self._order)
             if state != State.TOLD or length > wire.MOST_TOLD:
                 raise wire.BrokenError("expected an answer")
             return wire.receive(connection, length)
@@ -214,9 +220,8 @@ class _Blocks:
         head = buffer[: REPLY.size]
         wire.receive_into(connection, head)
         state, length, digest = REPLY.unpack(head)
-        if state == State.REFUSED and length <= wire.MOST_TOLD:
-            why = json.loads(wire.receive(connection, length))
-            raise RunError(f"{self._order.owner}: {why['what']}", int(why["code"]))
+        if state == State.REFUSED:
+            raise _refusal(connection, length, self._order)
         block = asked[0]
         if state != State.BLOCK or length != self._manifest.length(block):
             raise wire.BrokenError("expected a block")
@@ -289,6 +294,20 @@ def _reading_journal(staging: Staging) -> Iterator[None]:
     except OSError as error:
         what = f"the journal cannot be read: {error.strerror or error}"
         raise RunError(f"{staging.folder}: {what}", exitcodes.IO) from error
+
+
+class _NotNeededError(Exception):
+    """The owner knows already that all files are in their place: another start was earlier."""
+
+
+def _refusal(connection: ssl.SSLSocket, length: int, order: Order) -> Exception:
+    """What a refusal of the owner means."""
+    if length > wire.MOST_TOLD:
+        return wire.BrokenError("expected a short refusal")
+    why = json.loads(wire.receive(connection, length))
+    if why["code"] == exitcodes.OK:
+        return _NotNeededError(why["what"])
+    return RunError(f"{order.owner}: {why['what']}", int(why["code"]))
 
 
 def _is_unavailable(error: Exception) -> bool:

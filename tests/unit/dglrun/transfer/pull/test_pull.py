@@ -205,6 +205,22 @@ def test_sums_of_files_stay_until_other_files_take_their_place(tmp_path: Path) -
     assert (to / ".dglrun-sums").read_bytes() == before
 
 
+def test_a_receiver_that_comes_late_replaces_nothing(tmp_path: Path) -> None:
+    """Of two starts the first has done all; training may read the files already."""
+    files, to = write_files(tmp_path / "from"), tmp_path / "to"
+    with serving(worker_0=share(files)) as server:
+        order = an_order(server.port, to)
+        Receiver(order).run()
+        (to / "part0/in_use").touch()
+        Receiver(order).run()
+        progress = server.progress("job-worker-0")
+
+    assert names_in(to) == ["part0", "tiny.json"]
+    assert (to / "part0/in_use").exists()
+    assert (progress.is_whole, progress.failure) == (True, None)
+    assert progress.total == sum(pulling.SIZES.values())
+
+
 def _as_if_killed(*_args: object, **_named: object) -> None:
     raise KeyboardInterrupt
 
