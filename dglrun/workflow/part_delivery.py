@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dglrun.agent.tls import Keys
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.kubectl import is_trouble
+from dglrun.transfer.kubectl import has_reached
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
@@ -183,6 +183,8 @@ class PartDelivery:
             RunError: the container has refused it too often, or its pod is gone.
         """
         error, now = start.exception(), time.monotonic()
+        if error and progress.connections:  # the stream broke when it had done its work
+            receiver.started, receiver.start, error = now, _done(), None
         has_begun = progress.moved > receiver.started
         silent = now - max(receiver.started, progress.moved)
         if error is None and (
@@ -195,7 +197,7 @@ class PartDelivery:
         if why := self._gone(pod):
             raise RunError(f"copy to {pod} failed: {why}", exitcodes.LOST)
         what = str(error) if error else f"nothing was heard of the receiver for {silent:.0f} s"
-        receiver.refusals += isinstance(error, _NotStartedError) and not is_trouble(what)
+        receiver.refusals += isinstance(error, _NotStartedError) and error.is_refusal
         if receiver.refusals >= REFUSALS:
             raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)
         receiver.start_at = now + PAUSES[min(receiver.tries, len(PAUSES)) - 1]
@@ -231,7 +233,10 @@ class PartDelivery:
         except OSError as error:
             raise _NotStartedError(str(error)) from error
         if STARTED not in said.decode(errors="replace").splitlines():
-            raise _NotStartedError(words or f"unexpected EOF (kubectl: {stream.returncode})")
+            code = stream.returncode
+            raise _NotStartedError(
+                words or f"unexpected EOF (kubectl: {code})", has_reached(code or 0, words)
+            )
         receiver.started = time.monotonic()
 
     # --- accounts
@@ -271,7 +276,23 @@ class PartDelivery:
 
 
 class _NotStartedError(Exception):
-    """A start failed; says what kubectl has said."""
+    """A start failed; says what kubectl has said.
+
+    Args:
+        what: That.
+        is_refusal: Whether kubectl had reached the container.
+    """
+
+    def __init__(self, what: str, is_refusal: bool = False) -> None:
+        super().__init__(what)
+        self.is_refusal = is_refusal
+
+
+def _done() -> "Future[None]":
+    """A start that went well."""
+    start: Future[None] = Future()
+    start.set_result(None)
+    return start
 
 
 def address_towards(ip: str) -> str:

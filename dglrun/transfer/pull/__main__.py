@@ -8,7 +8,7 @@ import sys
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull.order import Order, OrderError, decode
+from dglrun.transfer.pull.order import OrderError, decode
 from dglrun.transfer.pull.receiver import Receiver
 
 STARTED = "started"
@@ -24,24 +24,29 @@ def main(argv: list[str]) -> int:
     except OrderError as error:
         sys.stderr.write(f"dglrun.transfer.pull: {error}\n")
         return exitcodes.USAGE
+    try:
+        receiver = Receiver(order)
+    except (OSError, ValueError) as error:  # the keys are none: nothing could be told by them later
+        sys.stderr.write(f"dglrun.transfer.pull: the order's keys cannot be used: {error}\n")
+        return exitcodes.SOFTWARE
     if not argv:
-        return _receive(order)
+        return _receive(receiver)
     if os.fork() == 0:
-        _go_on_alone(order)
+        _go_on_alone(receiver)
     print(STARTED, flush=True)
     return exitcodes.OK
 
 
-def _receive(order: Order) -> int:
+def _receive(receiver: Receiver) -> int:
     try:
-        Receiver(order).run()
+        receiver.run()
     except RunError as error:
         sys.stderr.write(f"{error}\n")
         return error.code
     return exitcodes.OK
 
 
-def _go_on_alone(order: Order) -> None:
+def _go_on_alone(receiver: Receiver) -> None:
     """Own session, no stream: what is to be said goes to the owner of the files."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
@@ -49,7 +54,7 @@ def _go_on_alone(order: Order) -> None:
         os.dup2(null, stream)
     code = exitcodes.SOFTWARE
     try:
-        code = _receive(order)
+        code = _receive(receiver)
     finally:
         os._exit(code)
 

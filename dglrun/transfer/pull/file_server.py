@@ -192,7 +192,9 @@ class FileServer:
         session = _Session(connection, self._shares[name])
         try:
             while request := session.request():
-                if isinstance(request, Block):
+                if self.progress(name).is_whole and not _is_last_word(request):
+                    session.refuse_late_receiver()
+                elif isinstance(request, Block):
                     self._sent(name, session.send_block(request))
                 else:
                     self._obey(name, session, request)
@@ -280,6 +282,14 @@ class _Session:
         self.connection.sendall(self._view[: REPLY.size + length])
         return length
 
+    def refuse_late_receiver(self) -> None:
+        """Tell a receiver that was started twice, and comes late, that the files are in use already.
+
+        Raises:
+            BrokenError: as `_refuse`.
+        """
+        self._refuse("all files are in their place", exitcodes.OK)
+
     def close(self) -> None:
         """Close connection and file."""
         if self._file >= 0:
@@ -315,15 +325,20 @@ class _Session:
             path = self.share.paths[block.file]
             self._refuse(f"{path}: changed while it was sent: expected {was}, found {now}")
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, code: int = exitcodes.IO) -> None:
         """Tell the receiver, which fails of it.
 
         Raises:
             BrokenError: always: this connection has no more to say.
         """
-        text = json.dumps({"what": why, "code": exitcodes.IO}).encode()
+        text = json.dumps({"what": why, "code": code}).encode()
         self.connection.sendall(wire.reply(State.REFUSED, text))
         raise wire.BrokenError(why)
+
+
+def _is_last_word(request: Block | dict[str, Any]) -> bool:
+    """Whether a receiver tells its end, perhaps a second time, as the first answer has not come."""
+    return isinstance(request, dict) and request.get("tell") in ("whole", "failed")
 
 
 def _break(connection: socket.socket) -> None:

@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,17 +56,27 @@ class Receiver:
     def run(self) -> None:
         """Receive all files; returns when they are in their place and the owner knows it.
 
+        Does nothing if the owner knows it already.
+
         Raises:
             RunError: the owner cannot be reached, refuses, or the files cannot be written. The owner has been
                 told, if it could be.
         """
         try:
             self._run()
+        except _NotNeededError:
+            pass
         except RunError as error:
-            told = {"tell": "failed", "what": str(error), "code": error.code}
-            with contextlib.suppress(OSError):  # the exit code tells it, too
-                self._talk(told)
+            self._tell_failure(str(error), error.code)
             raise
+        except Exception as error:  # also a bug: a detached receiver can say it to nobody but the owner
+            code = exitcodes.IO if isinstance(error, OSError) else exitcodes.SOFTWARE
+            self._tell_failure(f"{type(error).__name__}: {error}", code)
+            raise
+
+    def _tell_failure(self, what: str, code: int) -> None:
+        with contextlib.suppress(OSError):  # the exit code tells it, too
+            self._talk({"tell": "failed", "what": what, "code": code})
 
     def _run(self) -> None:
         with contextlib.closing(Staging(Path(self._order.target))) as staging:
@@ -76,13 +86,15 @@ class Receiver:
         try:
             manifest = self._manifest()
             journal = staging.begin(manifest)
-            self._tell({"tell": "begin", "lacks": journal.lacking_bytes()})
+            with _reading_journal(staging):
+                lacks = journal.lacking_bytes()
+            self._tell({"tell": "begin", "lacks": lacks})
             _Blocks(self._order, self._connect, manifest, staging, journal).receive()
             set_times(staging, manifest)
             staging.place(manifest)
             staging.end(self._order.keeps_sums)
-        except RunError as error:
-            if error.code != exitcodes.UNAVAILABLE:  # then another start goes on with what has come
+        except Exception as error:
+            if not _is_unavailable(error):  # else another start goes on with what has come
                 staging.clear()
             raise
         self._tell({"tell": "whole"})  # the container may end as soon as the owner knows
@@ -101,6 +113,8 @@ class Receiver:
         with self._connect() as connection:
             connection.sendall(wire.tell(what))
             state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
+            if state == State.REFUSED:
+                raise _refusal(connection, length, self._order)
             if state != State.TOLD or length > wire.MOST_TOLD:
                 raise wire.BrokenError("expected an answer")
             return wire.receive(connection, length)
@@ -150,6 +164,11 @@ class _Blocks:
             thread.join()
         if self._failure:
             raise self._failure
+        with _reading_journal(self._staging):
+            block = next(self._journal.lacking(), None)
+        if block:  # whatever the reason is: a file with holes must not appear
+            name = self._manifest.files[block.file].name
+            raise RunError(f"{name}: block {block.at} has not come", exitcodes.SOFTWARE)
 
     def _work(self) -> None:
         try:
@@ -190,7 +209,10 @@ class _Blocks:
         with self._lock:
             if self._failure:
                 return None
-            return self._again.popleft() if self._again else next(self._lacking, None)
+            if self._again:
+                return self._again.popleft()
+            with _reading_journal(self._staging):
+                return next(self._lacking, None)
 
     def _receive_one(
         self, connection: ssl.SSLSocket, asked: deque[Block], buffer: memoryview, file: OpenFile
@@ -198,9 +220,8 @@ class _Blocks:
         head = buffer[: REPLY.size]
         wire.receive_into(connection, head)
         state, length, digest = REPLY.unpack(head)
-        if state == State.REFUSED and length <= wire.MOST_TOLD:
-            why = json.loads(wire.receive(connection, length))
-            raise RunError(f"{self._order.owner}: {why['what']}", int(why["code"]))
+        if state == State.REFUSED:
+            raise _refusal(connection, length, self._order)
         block = asked[0]
         if state != State.BLOCK or length != self._manifest.length(block):
             raise wire.BrokenError("expected a block")
@@ -263,6 +284,34 @@ def until_reached(once: Callable[[], T], order: Order, moved: Callable[[], float
                 ) from error
             time.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
+
+
+@contextlib.contextmanager
+def _reading_journal(staging: Staging) -> Iterator[None]:
+    """A journal that cannot be read is no connection that broke, after which one tries again."""
+    try:
+        yield
+    except OSError as error:
+        what = f"the journal cannot be read: {error.strerror or error}"
+        raise RunError(f"{staging.folder}: {what}", exitcodes.IO) from error
+
+
+class _NotNeededError(Exception):
+    """The owner knows already that all files are in their place: another start was earlier."""
+
+
+def _refusal(connection: ssl.SSLSocket, length: int, order: Order) -> Exception:
+    """What a refusal of the owner means."""
+    if length > wire.MOST_TOLD:
+        return wire.BrokenError("expected a short refusal")
+    why = json.loads(wire.receive(connection, length))
+    if why["code"] == exitcodes.OK:
+        return _NotNeededError(why["what"])
+    return RunError(f"{order.owner}: {why['what']}", int(why["code"]))
+
+
+def _is_unavailable(error: Exception) -> bool:
+    return isinstance(error, RunError) and error.code == exitcodes.UNAVAILABLE
 
 
 _ZEROS: dict[int, bytes] = {}

@@ -60,14 +60,11 @@ class Staging:
         """
         try:
             self._take_up_sums()
-            journal = self.journal = Journal(self.folder / "journal", manifest)
-            if not journal.is_resumed or not self._has_all(manifest, journal):
-                self.journal = None
-                journal.close()
-                journal = self.journal = self._begin_anew(manifest)
+            journal = self.journal = self._resume(manifest) or self._begin_anew(manifest)
+            lacking = journal.lacking_bytes()
         except OSError as error:
             raise write_error(self.folder, error) from error
-        self._require_room(manifest, journal.lacking_bytes())
+        self._require_room(manifest, lacking)
         return journal
 
     def path(self, name: str) -> Path:
@@ -118,8 +115,20 @@ class Staging:
             for file in manifest.files
         )
 
+    def _resume(self, manifest: Manifest) -> Journal | None:
+        """The journal of an earlier receiver of the same files; None: there is none."""
+        try:
+            journal = Journal(self.folder / "journal", manifest)
+        except FileNotFoundError:
+            return None
+        if journal.is_resumed and self._has_all(manifest, journal):
+            return journal
+        journal.close()
+        return None
+
     def _begin_anew(self, manifest: Manifest) -> Journal:
-        (self.folder / "journal").unlink()
+        """Empty files, and then a new journal: none may ever speak of files that are another manifest's."""
+        (self.folder / "journal").unlink(missing_ok=True)
         shutil.rmtree(self._files)
         self._files.mkdir()
         for file in manifest.files:
@@ -127,7 +136,7 @@ class Staging:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as made:
                 made.truncate(file.size)
-        return Journal(self.folder / "journal", manifest)
+        return Journal.create(self.folder / "journal", manifest)
 
     def _require_room(self, manifest: Manifest, lacking: int) -> None:
         """Fail before anything is sent, not in the middle."""
@@ -170,10 +179,16 @@ class OpenFile:
                 done += os.pwrite(self._file, content[done:], offset + done)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._at = self._file = -1
+        """Close the file; a network's file system may say only now that it has no room.
+
+        Raises:
+            RunError: so it is; names the file.
+        """
+        # Forgotten first: after a close that failed the number may already be another thread's file.
+        file, at, self._file, self._at = self._file, self._at, -1, -1
+        if file >= 0:
+            with _naming(self._staging.target / self._manifest.files[at].name):
+                os.close(file)
 
 
 def set_times(staging: Staging, manifest: Manifest) -> None:

@@ -6,6 +6,7 @@ machine that crashes may lose a block and keep its sum: after another boot the f
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -30,32 +31,45 @@ class Journal:
     """Which blocks of a manifest a receiver has; used by several threads, each for its own blocks.
 
     Args:
-        path: The file; taken over if it is about the same manifest, else begun anew.
+        path: The file, which is there; nothing is written into it before `note`.
         manifest: What is received.
+
+    Attributes:
+        is_resumed: Whether the file is about this manifest.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self._manifest = manifest
         head = _head(manifest)
-        self._begin, self._file = len(head), os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        self.is_resumed = os.pread(self._file, len(head), 0) == head
+        self._begin, self._file = len(head), os.open(path, os.O_RDWR | os.O_CLOEXEC)
         size = self._begin + SIZE * manifest.first_blocks[-1]
-        if not self.is_resumed:
-            os.ftruncate(self._file, 0)
-            os.ftruncate(self._file, size)
-            os.pwrite(self._file, head, 0)
-        elif os.fstat(self._file).st_size != size:
-            os.ftruncate(self._file, size)
+        self.is_resumed = os.pread(self._file, len(head), 0) == head and os.fstat(self._file).st_size == size
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest) -> "Journal":
+        """A journal of no block in a new file; the head comes last: without it the file says nothing."""
+        head = _head(manifest)
+        with path.open("xb") as file:
+            file.truncate(len(head) + SIZE * manifest.first_blocks[-1])
+            file.write(head)
+        return cls(path, manifest)
 
     def note(self, block: Block, digest: bytes) -> None:
         """Note a block that has been written."""
         os.pwrite(self._file, digest, self._begin + SIZE * self._manifest.number(block))
 
     def lacking(self) -> Iterator[Block]:
-        """The blocks that are not noted, in order; memory does not grow with their number."""
+        """The blocks that are not noted, in order; memory does not grow with their number.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         blocks = self._manifest.blocks()
         for first in range(0, self._manifest.first_blocks[-1], _AT_A_TIME):
-            sums = os.pread(self._file, SIZE * _AT_A_TIME, self._begin + SIZE * first)
+            count = min(_AT_A_TIME, self._manifest.first_blocks[-1] - first)
+            sums = os.pread(self._file, SIZE * count, self._begin + SIZE * first)
+            if len(sums) != SIZE * count:  # the blocks behind would be taken for others
+                raise OSError(errno.EIO, f"expected {SIZE * count} bytes, got {len(sums)}")
             for at in range(0, len(sums), SIZE):
                 block = next(blocks)
                 if sums[at : at + SIZE] == _LACKING:

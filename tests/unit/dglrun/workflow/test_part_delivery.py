@@ -2,14 +2,18 @@
 
 import shlex
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.partition_files import PartitionFiles
+from dglrun.transfer.pull import file_server
+from dglrun.transfer.pull.sums import sum_of
 from dglrun.transfer.streams import Streams
 from dglrun.workflow import part_delivery
 from dglrun.workflow.part_delivery import PartDelivery, address_towards
@@ -93,6 +97,32 @@ def test_a_receiver_that_is_not_heard_of_is_started_again(
     assert (tmp_path / "0/workload/tiny.json").exists()
 
 
+def test_a_receiver_that_is_heard_of_is_not_started_again_though_its_stream_broke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream has done its work, whatever kubectl says at its end."""
+    connected, looked, look = tmp_path / "connected", threading.Event(), PartDelivery._look_at_start
+
+    def hold(part: memoryview) -> bytes:
+        connected.touch()
+        looked.wait(30)
+        return sum_of(part)
+
+    def look_at_start(*args: Any) -> None:
+        look(*args)
+        looked.set()
+
+    monkeypatch.setattr(file_server, "sum_of", hold)
+    monkeypatch.setattr(PartDelivery, "_look_at_start", look_at_start)
+    pull = PULL.replace("exec ", "")
+    breaks = f"while [ ! -e {connected} ]; do sleep 0.05; done; echo 'connection reset' >&2; exit 1"
+
+    deliver(tmp_path, f"echo >>{tmp_path}/starts\n{pull} >/dev/null\n{breaks}")
+
+    assert (tmp_path / "starts").read_text() == "\n"
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
 @pytest.mark.parametrize(
     ("shell", "seconds", "code", "words"),
     [
@@ -112,6 +142,22 @@ def test_a_copy_that_fails_names_pod_and_cause(
         deliver(tmp_path, shell, seconds=seconds)
 
     assert caught.value.code == code
+
+
+def test_an_api_server_that_refuses_for_a_while_is_no_refusal_by_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches that do not know the pod or the role yet: more often than a container may refuse."""
+    monkeypatch.setattr(part_delivery, "PAUSES", (0.01,))
+    says = [f"Error from server ({word}): not yet" for word in ("NotFound", "Forbidden")]
+    refuses = "".join(
+        f"[ -e {tmp_path}/try{at} ] || {{ touch {tmp_path}/try{at}; echo '{says[at % 2]}' >&2; exit 1; }}\n"
+        for at in range(part_delivery.REFUSALS + 1)
+    )
+
+    deliver(tmp_path, refuses + PULL)
+
+    assert (tmp_path / "0/workload/tiny.json").exists()
 
 
 def test_a_pod_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

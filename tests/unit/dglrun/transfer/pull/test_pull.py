@@ -1,13 +1,18 @@
 """Files pulled over TLS: whole or not at all, whatever breaks, and nothing sent twice that has arrived."""
 
+import contextlib
+import errno
+import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +24,14 @@ from hypothesis import strategies as st
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull import file_server, wire
+from dglrun.transfer.pull import file_server, sums, wire
 from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.file_server import FileServer
 from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
 from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver
-from dglrun.transfer.pull.sums import StoredSums, sum_of
+from dglrun.transfer.pull.staging import Staging
+from dglrun.transfer.pull.sums import Journal, StoredSums, sum_of
 from tests.support import pulling
 from tests.support.dglrun_pods import ROOT
 from tests.support.pulling import BLOCK, Relay, an_order, same, serving, share, write_files
@@ -160,10 +166,67 @@ def test_a_receiver_that_was_killed_when_all_was_done_finds_that(tmp_path: Path)
         assert same(to, files)
 
 
+@pytest.mark.parametrize("where", [(Staging, "_begin_anew"), (shutil, "rmtree")])
+def test_a_receiver_that_was_killed_while_it_began_anew_leaves_nothing_of_older_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: tuple[object, str]
+) -> None:
+    """Zeros are not written: older bytes in their place would be taken for received ones."""
+    older = write_files(tmp_path / "older", {"graph.dgl": 10 * BLOCK})
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer/graph.dgl").write_bytes(bytes(10 * BLOCK))
+    newer, to = [("graph.dgl", tmp_path / "newer/graph.dgl")], tmp_path / "to"
+    with contextlib.closing(Staging(to)) as staging:
+        manifest = share(older).manifest
+        journal = staging.begin(manifest)
+        staging.path("graph.dgl").write_bytes(older[0][1].read_bytes())
+        for block in manifest.blocks():
+            journal.note(block, b"x" * sums.SIZE)
+    with monkeypatch.context() as killed, contextlib.closing(Staging(to)) as staging:
+        killed.setattr(*where, _as_if_killed)
+        with pytest.raises(KeyboardInterrupt):
+            staging.begin(share(newer).manifest)
+
+    with serving(worker_0=share(newer)) as server:
+        Receiver(an_order(server.port, to)).run()
+
+    assert same(to, newer)
+
+
+def test_sums_of_files_stay_until_other_files_take_their_place(tmp_path: Path) -> None:
+    """A receiver of other files that ends early has not touched them."""
+    to = tmp_path / "to"
+    with serving(worker_0=share(write_files(tmp_path / "from"))) as server:
+        Receiver(replace(an_order(server.port, to), keeps_sums=True)).run()
+    before = (to / ".dglrun-sums").read_bytes()
+
+    with contextlib.closing(Staging(to)) as staging:
+        staging.begin(share(write_files(tmp_path / "other", {"tiny.json": 10})).manifest)
+
+    assert (to / ".dglrun-sums").read_bytes() == before
+
+
+def test_a_receiver_that_comes_late_replaces_nothing(tmp_path: Path) -> None:
+    """Of two starts the first has done all; training may read the files already."""
+    files, to = write_files(tmp_path / "from"), tmp_path / "to"
+    with serving(worker_0=share(files)) as server:
+        order = an_order(server.port, to)
+        Receiver(order).run()
+        (to / "part0/in_use").touch()
+        Receiver(order).run()
+        progress = server.progress("job-worker-0")
+
+    assert names_in(to) == ["part0", "tiny.json"]
+    assert (to / "part0/in_use").exists()
+    assert (progress.is_whole, progress.failure) == (True, None)
+    assert progress.total == sum(pulling.SIZES.values())
+
+
+def _as_if_killed(*_args: object, **_named: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _as_if_killed_while_placing(order: orders.Order, to: Path) -> None:
     """Everything has come, the first entry is in its place, the JSON is not."""
-    from dglrun.transfer.pull.staging import Staging  # noqa: PLC0415 - this test alone looks inside
-
     receiver = Receiver(order)
     manifest = receiver._manifest()
     staging = Staging(to)
@@ -259,6 +322,52 @@ def test_a_file_that_changes_is_named(tmp_path: Path, how: str) -> None:
     assert names_in(tmp_path / "to") == []
 
 
+@pytest.mark.parametrize("time", [1, 2, 3])
+def test_a_journal_that_cannot_be_read_lets_no_file_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: int
+) -> None:
+    """A disk's error while the lacking blocks are listed is not the end of the list."""
+    read, times = Journal.lacking, itertools.count()
+
+    def lacking(journal: Journal) -> Iterator[Block]:
+        fails = next(times) == time
+        yield from itertools.islice(read(journal), 5 if fails else None)
+        if fails:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Journal, "lacking", lacking)
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pytest.raises(RunError, match="the journal cannot be read: Input/output error") as caught,
+    ):
+        Receiver(an_order(server.port, tmp_path / "to")).run()
+
+    assert caught.value.code == exitcodes.IO
+    assert names_in(tmp_path / "to") == []
+
+
+def test_a_journal_that_became_shorter_lets_no_file_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks behind its end are neither taken for others nor for received ones."""
+    files, to, first = write_files(tmp_path / "from"), tmp_path / "to", iter([True])
+    monkeypatch.setattr(sums, "_AT_A_TIME", IN_FLIGHT)  # the next ones are read after the first has come
+
+    def shorten(part: memoryview) -> bytes:
+        if next(first, False):
+            os.truncate(to / ".dglrun-incoming/journal", 0)
+        return sum_of(part)
+
+    monkeypatch.setattr(file_server, "sum_of", shorten)
+    with (
+        serving(worker_0=share(files)) as server,
+        pytest.raises(RunError, match="the journal cannot be read: expected 128 bytes, got"),
+    ):
+        Receiver(an_order(server.port, to)).run()
+
+    assert names_in(to) == []
+
+
 def test_zeros_take_no_disk(tmp_path: Path) -> None:
     """A block of zeros stays a hole; the file is the same."""
     path = tmp_path / "graph.dgl"
@@ -299,6 +408,80 @@ def test_a_full_disk_is_named_and_has_its_own_code(tmp_path: Path, options: str,
     assert words in said
     assert progress.failure == (said.rstrip(), exitcodes.FULL)
     assert progress.total == 0
+
+
+@pytest.mark.parametrize("name", ["part0/graph.dgl", "tiny.json"])
+def test_a_disk_that_says_at_the_close_that_it_is_full_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As NFS does, for the last file, too; nothing of it counts as received."""
+    close, closed, to = os.close, list[str](), tmp_path / "to"
+
+    def fail(file: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{file}")  # noqa: PTH115 - no path
+        close(file)
+        if path == str(to / ".dglrun-incoming/files" / name):
+            closed.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "close", fail)
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pytest.raises(RunError, match=f"to/{name}: cannot be written: No space left") as caught,
+    ):
+        Receiver(replace(an_order(server.port, to), connections=1)).run()
+
+    assert caught.value.code == exitcodes.FULL
+    assert len(closed) == 1
+    assert names_in(to) == []
+
+
+def test_a_failure_that_nobody_expected_is_told_to_the_owner(tmp_path: Path) -> None:
+    """A detached receiver has no other way: here a time that no file system takes."""
+    manifest = Manifest((FileEntry("none.dgl", 0, 1 << 120),))
+
+    with serving(worker_0=file_server.Share(manifest, (tmp_path / "none.dgl",))) as server:
+        with pulling.start(an_order(server.port, tmp_path / "to")) as process:
+            said = process.communicate()[1]
+        failure = server.progress("job-worker-0").failure
+
+    assert process.returncode != 0
+    assert failure == (said.splitlines()[-1], exitcodes.SOFTWARE)
+    assert names_in(tmp_path / "to") == []
+
+
+def test_an_error_of_the_file_system_that_nobody_expected_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit code of one."""
+
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "statvfs", fail)
+    with serving(worker_0=share(write_files(tmp_path / "from"))) as server:
+        with contextlib.suppress(OSError):
+            Receiver(an_order(server.port, tmp_path / "to")).run()
+        failure = server.progress("job-worker-0").failure
+
+    assert failure is not None
+    assert failure[1] == exitcodes.IO
+
+
+def test_keys_that_are_none_are_refused_while_the_stream_is_there(tmp_path: Path) -> None:
+    """Without them the owner could not be told."""
+    order = an_order(1, tmp_path / "to")
+    done = subprocess.run(
+        [*pulling.RECEIVE, "--detach"],
+        input=orders.encode(replace(order, keys=replace(order.keys, key="none"))),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert (done.returncode, done.stdout) == (exitcodes.SOFTWARE, "")
+    assert "the order's keys cannot be used" in done.stderr
 
 
 def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
@@ -403,9 +586,9 @@ def test_sums_that_are_no_sums_count_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "sums").write_text("other")
 
     for name in ("sums", "none"):
-        sums = StoredSums(tmp_path / name, BLOCK)
-        assert sums.find(FileEntry("a", 1, 1), 0) is None
-        sums.close()
+        stored = StoredSums(tmp_path / name, BLOCK)
+        assert stored.find(FileEntry("a", 1, 1), 0) is None
+        stored.close()
 
 
 @pytest.mark.parametrize(("argv", "line"), [((), "no order"), (("--what",), "{}")])
