@@ -200,9 +200,9 @@ class RunPolicy(Model):
     """Seconds from startTime, all attempts together, after which a job that has not ended is Failed with
     reason DeadlineExceeded and its pods are ended. Unset: no limit. May be changed while the job runs."""
     start_deadline_seconds: int = Field(default=1800, ge=1, le=INT32_MAX)
-    """Seconds that a set of pods may take until the containers of each have started: for a node, images,
-    volumes, quota. Then the job is Failed with reason StartDeadlineExceeded. May be changed while the job
-    runs."""
+    """Seconds that a set of pods may take to start, for a node, images, volumes, quota: until each has run a
+    container, after its init containers the main one, and workers are Ready. The time of init containers does
+    not count. Then the job is Failed with reason StartDeadlineExceeded. May be changed while the job runs."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=INT32_MAX)
     """Seconds from completionTime after which the whole DGLJob is deleted with all that it owns. Unset:
     never. May be changed at any time."""

@@ -277,7 +277,7 @@ def _late(look: Look, what: str) -> Failure:
 
 
 def _lacks(look: Look, roles: frozenset[Role]) -> str | None:
-    """Say what the start of the attempt waits for, None when every container that must run has begun."""
+    """Say what the start of the attempt waits for, None when nothing but the pods' own work is before it."""
     waits = list(_not_begun(look, roles))
     if problem := next((pod.problem for pod in look.seen.pods if pod.problem), None):
         return f"{problem.reason}: {problem.message}"
@@ -297,6 +297,10 @@ def _not_begun(look: Look, roles: frozenset[Role]) -> Iterator[str]:
             yield f"pod {name} is being deleted"
         elif not pod.begun:
             yield f"pod {name} has started no container{': ' if pod.disruption else ''}{pod.disruption}"
+        elif pod.is_prepared and not pod.main_started:  # an image may be pulled for ever without an error
+            yield f"pod {name} has not started its main container after its init containers"
+        elif pod.role is Role.WORKER and pod.main_started and not pod.ready:
+            yield f"pod {name} runs and is not Ready"
 
 
 def _lost(look: Look) -> tuple[str, ...]:

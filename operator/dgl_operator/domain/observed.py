@@ -65,6 +65,7 @@ class Pod:
         index: Worker index from 0; 0 for the other roles.
         ip: IPv4 address, None while it has none (DGL takes no other family).
         begun: Whether any container, init containers included, has run.
+        is_prepared: Whether it has init containers and all of them have ended with 0.
         main_started: Whether the main container has run.
         main_end: How the main container ended.
         all_ended: Whether every container has ended and none of the init containers (native sidecars) runs.
@@ -95,6 +96,7 @@ class Pod:
     ready: bool = False
     deleting: bool = False
     begun: bool = False
+    is_prepared: bool = False
     main_started: bool = False
     main_end: Ended | None = None
     all_ended: bool = False
@@ -208,7 +210,8 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
     metadata, status = fields.mapping(raw.get("metadata")), fields.mapping(raw.get("status"))
     containers = fields.items(status.get("containerStatuses"))
     main = _by_name(containers).get(_main_container(raw), {})
-    everyone = [*fields.items(status.get("initContainerStatuses")), *containers]
+    before = fields.items(status.get("initContainerStatuses"))
+    everyone = [*before, *containers]
     return Pod(
         name=_name(raw),
         uid=fields.text(metadata.get("uid")),
@@ -219,6 +222,7 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
         ready=_condition(status, "Ready").get("status") == "True",
         deleting=fields.text(metadata.get("deletionTimestamp")) != "",
         begun=any(_has_run(container) for container in everyone),
+        is_prepared=bool(before) and all(end and end.exit_code == 0 for end in map(_end, before)),
         main_started=_has_run(main),
         main_end=_end(main),
         all_ended=_all_ended(raw, status),

@@ -21,6 +21,7 @@ from tests.unit.operator.runtime.test_reconcile import (
     Operator,
     partitioned,
     training,
+    worker_status,
 )
 
 LAUNCHER, WORKER = "sage-launcher", "sage-worker-1"
@@ -388,12 +389,7 @@ def test_workers_that_never_were_are_not_lost() -> None:
     operator.settle()
 
     assert (operator.status["phase"], operator.status["attempt"]) == ("Partitioned", 0)
-    for index in range(2):
-        operator.pod(f"sage-worker-{index}", a_pod_status("Running", ip=f"10.0.0.1{index}"))
-    operator.settle()
-    operator.cluster.remove(Kind.POD, "default", WORKER)
-    operator.look()
-    assert operator.status["attempt"] == 1
+    assert WORKER in operator.names(Kind.POD)
 
 
 def test_a_watcher_that_saw_a_pod_vanish_costs_no_limit() -> None:
@@ -550,6 +546,52 @@ def test_a_write_that_is_refused_costs_no_partitioner_that_works() -> None:
     assert operator.status["phase"] == "Partitioning"
     assert condition(operator, "Blocked") == ("True", "Forbidden")
     assert "sage-partitioner" in operator.names(Kind.POD)
+
+
+def test_a_main_container_that_is_never_started_fails_the_job() -> None:
+    """A pull may hang without an error, after the init containers have ended."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    hangs = a_pod_status("Pending", containers=[waiting()], init=[ended("kubectl-download")])
+    operator.pod("sage-partitioner", hangs)
+    operator.settle()
+
+    operator.wait(1800)
+    operator.settle()
+
+    assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
+    assert "pod sage-partitioner has not started its main container" in operator.status["message"]
+
+
+def test_init_containers_of_the_user_may_take_their_time() -> None:
+    """They may download the graph for hours."""
+    operator = Operator()
+    operator.settle()
+    operator.pod(LAUNCHER, LAUNCHER_WAITS)
+    init = [ended("kubectl-download"), running("download")]
+    operator.pod("sage-partitioner", a_pod_status("Pending", containers=[waiting()], init=init))
+    operator.settle()
+
+    operator.wait(7200)
+    operator.settle()
+
+    assert operator.status["phase"] == "Starting"
+
+
+def test_workers_that_never_become_ready_fail_the_job() -> None:
+    """The launcher would wait for them for ever."""
+    operator = Operator()
+    partitioned(operator)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", worker_status(index, ready=index == 0))
+    operator.settle()
+
+    operator.wait(1800)
+    operator.settle()
+
+    assert condition(operator, "Failed") == ("True", "StartDeadlineExceeded")
+    assert f"pod {WORKER} runs and is not Ready" in operator.status["message"]
 
 
 def test_a_job_whose_pods_are_not_admitted_fails_after_the_same_time() -> None:
