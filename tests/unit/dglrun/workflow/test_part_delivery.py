@@ -19,6 +19,7 @@ from dglrun.workflow import part_delivery
 from dglrun.workflow.part_delivery import PartDelivery, address_towards
 from dglrun.workflow.steps import Puller, Serve
 from tests.support.dglrun_pods import ROOT, write_partition
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -168,6 +169,23 @@ def test_a_pod_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         deliver(tmp_path, "cat >/dev/null; echo started", gone=lambda _pod: "it was evicted")
 
     assert caught.value.code == exitcodes.LOST
+
+
+def test_an_api_server_that_does_not_answer_about_one_pod_holds_up_no_other(tmp_path: Path) -> None:
+    """Another worker is done meanwhile, and the next one begins."""
+    last, waited = tmp_path / "2/workload/tiny.json", list[bool]()
+
+    def gone(_pod: str) -> None:
+        wait_for("the others", last.exists)
+        waited.append(True)
+
+    once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo 'connection refused' >&2; exit 1; }}"
+    first = f'IFS= read -r order\ncase "$order" in *{tmp_path}/0\\"*) {once};; esac'
+    pull = f"cd {shlex.quote(str(ROOT))}; printf '%s\\n' \"$order\" | {PULL.split('exec ')[1]}"
+
+    deliver(tmp_path, f"{first}\n{pull}", workers=3, limit=2, gone=gone)
+
+    assert waited == [True]
 
 
 def test_the_address_is_the_one_on_the_way_to_the_other_pod() -> None:
