@@ -12,7 +12,7 @@ import pytest
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.partition_files import PartitionFiles
-from dglrun.transfer.pull import file_server
+from dglrun.transfer.pull import file_server, wire
 from dglrun.transfer.pull.sums import sum_of
 from dglrun.transfer.streams import Streams
 from dglrun.workflow import part_delivery
@@ -122,6 +122,52 @@ def test_a_receiver_that_is_heard_of_is_not_started_again_though_its_stream_brok
 
     assert (tmp_path / "starts").read_text() == "\n"
     assert (tmp_path / "0/workload/tiny.json").exists()
+
+
+def test_a_receiver_that_places_for_long_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all blocks and asks for nothing, which is no reason to end it."""
+    placing, go_on, looks = tmp_path / "placing", tmp_path / "go_on", list[bool]()
+    look = PartDelivery._look_at_start
+
+    def look_at_start(*args: Any) -> None:
+        look(*args)
+        looks.extend([True] * placing.exists())
+        if len(looks) >= 30:
+            go_on.touch()
+
+    monkeypatch.setattr(part_delivery, "BROKEN_SECONDS", 0.1)
+    monkeypatch.setattr(part_delivery, "_TICK", 0.05)
+    monkeypatch.setattr(wire, "SILENCE_SECONDS", 1.0)  # the owner's, on other connections
+    monkeypatch.setattr(PartDelivery, "_look_at_start", look_at_start)
+    (tmp_path / "slow.py").write_text(SLOW.format(placing=str(placing), go_on=str(go_on)))
+    slow = f"{shlex.quote(sys.executable)} -S {tmp_path}/slow.py --detach"
+
+    deliver(tmp_path, f"echo >>{tmp_path}/starts; cd {shlex.quote(str(ROOT))}; PYTHONPATH=. exec {slow}")
+
+    assert (tmp_path / "starts").read_text() == "\n"
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
+SLOW = """
+import sys
+from pathlib import Path
+from dglrun.transfer.pull.__main__ import main
+from dglrun.transfer.pull.staging import Staging
+from tests.support.wait import wait_for
+
+place = Staging.place
+
+def slow(self, manifest):
+    Path({placing!r}).touch()
+    wait_for("the owner", Path({go_on!r}).exists)
+    place(self, manifest)
+
+Staging.place = slow
+sys.exit(main(sys.argv[1:]))
+"""
+"""A receiver that places as long as the test wants."""
 
 
 @pytest.mark.parametrize(
