@@ -59,6 +59,7 @@ class _Receiver:
         started: When its last start went well.
         tries: Starts since something came of it.
         refusals: Starts that the container has refused since then.
+        is_silent: Whether its last start went well, and nothing came of it.
         sent: Bytes that it had been sent at the last look.
         is_done: Whether its end has been told.
     """
@@ -73,6 +74,7 @@ class _Receiver:
     started: float = 0.0
     tries: int = 0
     refusals: int = 0
+    is_silent: bool = False
     sent: int = 0
     is_done: bool = False
 
@@ -148,7 +150,7 @@ class PartDelivery:
         for each in self._receivers:
             if each.began and not each.is_done and not each.start and time.monotonic() >= each.start_at:
                 each.tries += 1
-                each.start = pool.submit(self._start, each, server.port)
+                each.start = pool.submit(self._start_or_say_why, each, server.port)
         self._account(server)
 
     def _look(self, receiver: _Receiver, progress: Progress) -> None:
@@ -192,10 +194,11 @@ class PartDelivery:
         ):
             return
         pod, receiver.start = receiver.puller.pod, None
-        if error and not isinstance(error, _NotStartedError):
+        if error is not None and not isinstance(error, _NotStartedError):
             raise error
-        if why := self._gone(pod):
-            raise RunError(f"copy to {pod} failed: {why}", exitcodes.LOST)
+        if error and error.why_gone:
+            raise RunError(f"copy to {pod} failed: {error.why_gone}", exitcodes.LOST)
+        receiver.is_silent = error is None
         what = str(error) if error else f"nothing was heard of the receiver for {silent:.0f} s"
         receiver.refusals += isinstance(error, _NotStartedError) and error.is_refusal
         if receiver.refusals >= REFUSALS:
@@ -206,8 +209,23 @@ class PartDelivery:
 
     # --- starts
 
+    def _start_or_say_why(self, receiver: _Receiver, port: int) -> None:
+        """Start a receiver; called by a thread of the pool, as the API server may be long in answering.
+
+        Raises:
+            _NotStartedError: it did not say that it goes on, or its pod is gone.
+        """
+        pod = receiver.puller.pod
+        if receiver.is_silent and (why := self._gone(pod)):
+            raise _NotStartedError(why, why_gone=why)
+        try:
+            self._start(receiver, port)
+        except _NotStartedError as error:
+            error.why_gone = self._gone(pod)
+            raise
+
     def _start(self, receiver: _Receiver, port: int) -> None:
-        """Start a receiver; called by a thread of the pool.
+        """Start a receiver.
 
         Raises:
             _NotStartedError: it did not say that it goes on.
@@ -281,11 +299,12 @@ class _NotStartedError(Exception):
     Args:
         what: That.
         is_refusal: Whether kubectl had reached the container.
+        why_gone: Why the pod no longer runs, None if it does or nobody can tell.
     """
 
-    def __init__(self, what: str, is_refusal: bool = False) -> None:
+    def __init__(self, what: str, is_refusal: bool = False, why_gone: str | None = None) -> None:
         super().__init__(what)
-        self.is_refusal = is_refusal
+        self.is_refusal, self.why_gone = is_refusal, why_gone
 
 
 def _done() -> "Future[None]":

@@ -262,6 +262,8 @@ class _Session:
 
     def answer(self, told: dict[str, Any]) -> None:
         """Answer a JSON object; the manifest is what one may ask for."""
+        if told.get("tell") == "placing":  # silent until it is done
+            wire.keep_alive(self.connection)
         is_asked = told.get("tell") == "manifest"
         text = manifests.encode(self.share.manifest) if is_asked else "{}"
         self.connection.sendall(wire.reply(State.TOLD, text.encode()))

@@ -90,9 +90,10 @@ class Receiver:
                 lacks = journal.lacking_bytes()
             self._tell({"tell": "begin", "lacks": lacks})
             _Blocks(self._order, self._connect, manifest, staging, journal).receive()
-            set_times(staging, manifest)
-            staging.place(manifest)
-            staging.end(self._order.keeps_sums)
+            with until_reached(self._say_placing, self._order):
+                set_times(staging, manifest)
+                staging.place(manifest)
+                staging.end(self._order.keeps_sums)
         except Exception as error:
             if not _is_unavailable(error):  # else another start goes on with what has come
                 staging.clear()
@@ -111,13 +112,26 @@ class Receiver:
 
     def _talk(self, what: dict[str, Any]) -> bytes:
         with self._connect() as connection:
-            connection.sendall(wire.tell(what))
-            state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
-            if state == State.REFUSED:
-                raise _refusal(connection, length, self._order)
-            if state != State.TOLD or length > wire.MOST_TOLD:
-                raise wire.BrokenError("expected an answer")
-            return wire.receive(connection, length)
+            return self._say(connection, what)
+
+    def _say_placing(self) -> ssl.SSLSocket:
+        """A connection that stays open: who places many files has nothing to ask for, and lives."""
+        connection = self._connect()
+        try:
+            self._say(connection, {"tell": "placing"})
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _say(self, connection: ssl.SSLSocket, what: dict[str, Any]) -> bytes:
+        connection.sendall(wire.tell(what))
+        state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
+        if state == State.REFUSED:
+            raise _refusal(connection, length, self._order)
+        if state != State.TOLD or length > wire.MOST_TOLD:
+            raise wire.BrokenError("expected an answer")
+        return wire.receive(connection, length)
 
     def _connect(self) -> ssl.SSLSocket:
         order = self._order

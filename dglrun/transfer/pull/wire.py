@@ -81,3 +81,11 @@ def configure(connection: socket.socket) -> None:
     """Small requests go out at once; neither end waits for ever."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE_SECONDS)
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """A connection may be silent for as long as it wants; one whose other end is gone breaks all the same."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -12,13 +12,14 @@ import pytest
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.partition_files import PartitionFiles
-from dglrun.transfer.pull import file_server
+from dglrun.transfer.pull import file_server, wire
 from dglrun.transfer.pull.sums import sum_of
 from dglrun.transfer.streams import Streams
 from dglrun.workflow import part_delivery
 from dglrun.workflow.part_delivery import PartDelivery, address_towards
 from dglrun.workflow.steps import Puller, Serve
 from tests.support.dglrun_pods import ROOT, write_partition
+from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -123,6 +124,52 @@ def test_a_receiver_that_is_heard_of_is_not_started_again_though_its_stream_brok
     assert (tmp_path / "0/workload/tiny.json").exists()
 
 
+def test_a_receiver_that_places_for_long_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all blocks and asks for nothing, which is no reason to end it."""
+    placing, go_on, looks = tmp_path / "placing", tmp_path / "go_on", list[bool]()
+    look = PartDelivery._look_at_start
+
+    def look_at_start(*args: Any) -> None:
+        look(*args)
+        looks.extend([True] * placing.exists())
+        if len(looks) >= 30:
+            go_on.touch()
+
+    monkeypatch.setattr(part_delivery, "BROKEN_SECONDS", 0.1)
+    monkeypatch.setattr(part_delivery, "_TICK", 0.05)
+    monkeypatch.setattr(wire, "SILENCE_SECONDS", 1.0)  # the owner's, on other connections
+    monkeypatch.setattr(PartDelivery, "_look_at_start", look_at_start)
+    (tmp_path / "slow.py").write_text(SLOW.format(placing=str(placing), go_on=str(go_on)))
+    slow = f"{shlex.quote(sys.executable)} -S {tmp_path}/slow.py --detach"
+
+    deliver(tmp_path, f"echo >>{tmp_path}/starts; cd {shlex.quote(str(ROOT))}; PYTHONPATH=. exec {slow}")
+
+    assert (tmp_path / "starts").read_text() == "\n"
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
+SLOW = """
+import sys
+from pathlib import Path
+from dglrun.transfer.pull.__main__ import main
+from dglrun.transfer.pull.staging import Staging
+from tests.support.wait import wait_for
+
+place = Staging.place
+
+def slow(self, manifest):
+    Path({placing!r}).touch()
+    wait_for("the owner", Path({go_on!r}).exists)
+    place(self, manifest)
+
+Staging.place = slow
+sys.exit(main(sys.argv[1:]))
+"""
+"""A receiver that places as long as the test wants."""
+
+
 @pytest.mark.parametrize(
     ("shell", "seconds", "code", "words"),
     [
@@ -168,6 +215,23 @@ def test_a_pod_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         deliver(tmp_path, "cat >/dev/null; echo started", gone=lambda _pod: "it was evicted")
 
     assert caught.value.code == exitcodes.LOST
+
+
+def test_an_api_server_that_does_not_answer_about_one_pod_holds_up_no_other(tmp_path: Path) -> None:
+    """Another worker is done meanwhile, and the next one begins."""
+    last, waited = tmp_path / "2/workload/tiny.json", list[bool]()
+
+    def gone(_pod: str) -> None:
+        wait_for("the others", last.exists)
+        waited.append(True)
+
+    once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo 'connection refused' >&2; exit 1; }}"
+    first = f'IFS= read -r order\ncase "$order" in *{tmp_path}/0\\"*) {once};; esac'
+    pull = f"cd {shlex.quote(str(ROOT))}; printf '%s\\n' \"$order\" | {PULL.split('exec ')[1]}"
+
+    deliver(tmp_path, f"{first}\n{pull}", workers=3, limit=2, gone=gone)
+
+    assert waited == [True]
 
 
 def test_the_address_is_the_one_on_the_way_to_the_other_pod() -> None:
