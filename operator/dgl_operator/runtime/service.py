@@ -53,7 +53,7 @@ class Service:
         places = settings.namespaces or (None,)
         self._jobs = [Informer(feed, Kind.JOB, place) for place in places]
         self._children = [Informer(feed, kind, place) for place in places for kind in CHILDREN]
-        self._is_ready = self._acts = False
+        self._is_ready = self._acts = self._runs = False
         self._stopped = threading.Event()
         self._starter = threading.Thread(target=self._start, name="start", daemon=True)
         self._servers: list[ThreadingHTTPServer] = []
@@ -97,6 +97,7 @@ class Service:
         for key in sorted(self._store.keys()):
             self._queue.add(key)
         self._queue.start()
+        self._runs = True
         while not self._stopped.wait(MEMORY_SECONDS):
             gc.collect()
             memory.give_back()
@@ -132,7 +133,7 @@ class Service:
     def _health(self) -> Answer:
         if not self._is_ready:
             return Answer(200, b"starting\n")
-        if self._acts and not self._queue.is_alive:
+        if self._runs and not self._queue.is_alive:
             return Answer(500, b"a reconcile thread has ended\n")
         if self._election and not self._election.is_alive:
             return Answer(500, b"the leader election has ended\n")
