@@ -20,8 +20,8 @@ from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.__main__ import STARTED
 from dglrun.transfer.pull.file_server import FileServer, Progress, Share
+from dglrun.transfer.pull.manifest import SUMS
 from dglrun.transfer.pull.order import Order
-from dglrun.transfer.pull.staging import SUMS
 from dglrun.transfer.pull.sums import StoredSums
 from dglrun.transfer.streams import Streams
 from dglrun.workflow.steps import Puller, Serve

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest
+from dglrun.transfer.pull.manifest import STAGING, SUMS, Block, FileEntry, Manifest
 from dglrun.transfer.pull.sums import Journal
 
-STAGING = ".dglrun-incoming"
-SUMS = ".dglrun-sums"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKE_OVER_SECONDS = 30.0
 _MARGIN = 1 << 20

@@ -558,7 +558,13 @@ def test_silent_strangers_keep_nobody_out(tmp_path: Path) -> None:
 # --- texts
 
 
-@pytest.mark.parametrize("name", ["", "/etc/passwd", "../up", "part0/../../up"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "/etc/passwd", "../up", "part0/../../up", "./x", "part0//x", "part0/"),
+        *(".dglrun-incoming/journal", ".dglrun-incoming", ".dglrun-sums", ".dglrun-sums/x"),
+    ],
+)
 def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
     """The owner is trusted with content, not with places."""
     text = manifests.encode(Manifest((FileEntry(name, 1, 1),)))
