@@ -199,7 +199,8 @@ class PartDelivery:
         if error and error.why_gone:
             raise RunError(f"copy to {pod} failed: {error.why_gone}", exitcodes.LOST)
         receiver.is_silent = error is None
-        what = str(error) if error else f"nothing was heard of the receiver for {silent:.0f} s"
+        silence = progress.gave_up or f"nothing was heard of the receiver for {silent:.0f} s"
+        what = str(error) if error else silence
         receiver.refusals += isinstance(error, _NotStartedError) and error.is_refusal
         if receiver.refusals >= REFUSALS:
             raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)
