@@ -158,7 +158,12 @@ class FileServer:
                     _break(self._strangers[0])  # silent ones must not keep receivers out
                 thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
                 self._threads.add(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no thread left now; the receiver comes again
+                    self._threads.discard(thread)
+                    self._strangers.remove(connection)
+                    connection.close()
 
     def _serve(self, connection: ssl.SSLSocket) -> None:
         try:

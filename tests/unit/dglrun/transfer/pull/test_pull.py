@@ -555,6 +555,26 @@ def test_silent_strangers_keep_nobody_out(tmp_path: Path) -> None:
     assert same(tmp_path / "to", files)
 
 
+def test_a_thread_that_cannot_be_started_costs_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of processes may be reached for a moment; the next connection is served."""
+    start, fails = threading.Thread.start, iter([True])
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if "_serve" in thread.name and next(fails, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    files = write_files(tmp_path / "from")
+    with serving(worker_0=share(files)) as server:
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+        Receiver(an_order(server.port, tmp_path / "to", patience=5.0)).run()
+
+    assert same(tmp_path / "to", files)
+    assert next(fails, None) is None
+
+
 # --- texts
 
 
