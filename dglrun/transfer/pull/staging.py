@@ -139,6 +139,8 @@ class Staging:
     def _require_room(self, manifest: Manifest, lacking: int) -> None:
         """Fail before anything is sent, not in the middle."""
         state = os.statvfs(self.folder)
+        if state.f_blocks == 0:  # it does not say how large it is
+            return
         free = state.f_bavail * state.f_frsize
         if lacking and lacking + _MARGIN > free:
             raise RunError(

@@ -484,6 +484,21 @@ def test_keys_that_are_none_are_refused_while_the_stream_is_there(tmp_path: Path
     assert "the order's keys cannot be used" in done.stderr
 
 
+def test_a_file_system_that_does_not_tell_its_size_is_tried(tmp_path: Path) -> None:
+    """As a tmpfs without a limit, which says 0 bytes in all."""
+    to = tmp_path / "to"
+    to.mkdir()
+    mount = f'mount -t tmpfs -o size=0 tmpfs {to} && "$@" && [ -s {to}/tiny.json ]'
+
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pulling.start(an_order(server.port, to), "unshare", "--mount", "sh", "-c", mount, "sh") as process,
+    ):
+        said = process.communicate()[1]
+
+    assert process.returncode == 0, said
+
+
 def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
     """When nothing has come for as long as the order says; what has come stays for another start."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
