@@ -133,7 +133,7 @@ def _fail(message: str, words: str, code: int, log: Path) -> int:
 
 def _leave_words(text: str, log: Path) -> None:
     """Write the termination message: the first line whole, of the rest what fits, its end first."""
-    data = text.encode()
+    data = text.encode(errors="backslashreplace")  # a file name may be no UTF-8
     if len(data) > MESSAGE_BYTES:
         head = data.split(b"\n", 1)[0][: MESSAGE_BYTES // 2] + b"\n...\n"
         data = head + data[-(MESSAGE_BYTES - len(head)) :]

@@ -9,6 +9,7 @@ need no copy; the result must lie in shared memory (`shared_array`).
 import mmap
 import os
 import signal
+import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -71,6 +72,8 @@ def _run_child(work: Callable[[], int], writing: int, parent: int) -> NoReturn:
         prctl.end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             os.write(writing, str(work()).encode())
+    except BaseException:  # it cannot come back: who reads the log needs it
+        os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
     finally:
         os._exit(0)
 

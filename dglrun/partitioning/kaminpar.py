@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from dglrun.arrays import Array, Ints
-from dglrun.errors import BackendFailedError, BackendMissingError
+from dglrun.errors import BackendFailedError, BackendMissingError, UnwritableError
 from dglrun.formats.assignment import Parts
 from dglrun.formats.output_folder import HIDDEN
 from dglrun.partitioning import child_call
@@ -68,14 +68,25 @@ def write(path: Path, graph: Csr, weights: Ints) -> None:
         path: Where to.
         graph: Rows of all nodes.
         weights: Weight of each node, int64, shape (nodes,), at least 1.
+
+    Raises:
+        UnwritableError: the file cannot be written; names it.
     """
+    try:
+        with path.open("wb") as file:
+            for block in _content(graph, weights):  # numpy's tofile would not say why it fails
+                file.write(block.astype(np.uint64).data)
+    except OSError as error:
+        raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _content(graph: Csr, weights: Ints) -> Iterator[Array]:
     nodes, entries = len(graph.xadj) - 1, int(graph.xadj[-1])
-    with path.open("wb") as file:
-        np.array([_NODE_WEIGHTS, nodes, entries], np.uint64).tofile(file)
-        for block in _blocks(graph.xadj):  # bytes from the file's beginning
-            ((block + 3 + nodes + 1) * _WORD).astype(np.uint64).tofile(file)
-        for block in (*_blocks(graph.adjncy), *_blocks(weights)):
-            block.astype(np.uint64).tofile(file)
+    yield np.array([_NODE_WEIGHTS, nodes, entries], np.int64)
+    for block in _blocks(graph.xadj):  # bytes from the file's beginning
+        yield (block + 3 + nodes + 1) * _WORD
+    yield from _blocks(graph.adjncy)
+    yield from _blocks(weights)
 
 
 def assign(

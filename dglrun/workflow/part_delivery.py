@@ -20,8 +20,8 @@ from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.__main__ import STARTED
 from dglrun.transfer.pull.file_server import FileServer, Progress, Share
+from dglrun.transfer.pull.manifest import SUMS
 from dglrun.transfer.pull.order import Order
-from dglrun.transfer.pull.staging import SUMS
 from dglrun.transfer.pull.sums import StoredSums
 from dglrun.transfer.streams import Streams
 from dglrun.workflow.steps import Puller, Serve
@@ -199,7 +199,8 @@ class PartDelivery:
         if error and error.why_gone:
             raise RunError(f"copy to {pod} failed: {error.why_gone}", exitcodes.LOST)
         receiver.is_silent = error is None
-        what = str(error) if error else f"nothing was heard of the receiver for {silent:.0f} s"
+        silence = progress.gave_up or f"nothing was heard of the receiver for {silent:.0f} s"
+        what = str(error) if error else silence
         receiver.refusals += isinstance(error, _NotStartedError) and error.is_refusal
         if receiver.refusals >= REFUSALS:
             raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)

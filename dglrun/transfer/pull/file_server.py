@@ -61,6 +61,7 @@ class Progress:
         moved: When (monotonic) it has begun, or was last sent something.
         is_whole: Whether all files are in their place.
         failure: What it has failed of, and the exit code.
+        gave_up: Why its last start has given up, as the owner was out of reach; another one may go on.
     """
 
     size: int
@@ -71,6 +72,7 @@ class Progress:
     moved: float = 0.0
     is_whole: bool = False
     failure: tuple[str, int] | None = None
+    gave_up: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -156,7 +158,12 @@ class FileServer:
                     _break(self._strangers[0])  # silent ones must not keep receivers out
                 thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
                 self._threads.add(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no thread left now; the receiver comes again
+                    self._threads.discard(thread)
+                    self._strangers.remove(connection)
+                    connection.close()
 
     def _serve(self, connection: ssl.SSLSocket) -> None:
         try:
@@ -208,9 +215,11 @@ class FileServer:
         with self._changed:
             match told.get("tell"):
                 case "begin":
-                    self._set(name, lacks=int(told["lacks"]), sent=0, moved=time.monotonic())
+                    self._set(name, lacks=int(told["lacks"]), sent=0, moved=time.monotonic(), gave_up="")
                 case "whole":
                     self._set(name, is_whole=True)
+                case "failed" if told["code"] == exitcodes.UNAVAILABLE:  # of us: it may be started again
+                    self._set(name, gave_up=str(told["what"]))
                 case "failed" if not self._progress[name].is_over:
                     self._set(name, failure=(str(told["what"]), int(told["code"])))
             self._changed.notify_all()

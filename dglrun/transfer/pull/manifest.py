@@ -15,6 +15,12 @@ BLOCK = 1 << 19
 """Bytes of a block: what a broken connection may cost to send again, for each request on its way."""
 
 
+STAGING = ".dglrun-incoming"
+"""The folder in the target folder where files are until all are whole."""
+SUMS = ".dglrun-sums"
+"""The file in the target folder that has the sums of all blocks."""
+
+
 class ManifestError(ValueError):
     """The text is no manifest; says what was expected."""
 
@@ -119,7 +125,8 @@ def decode(text: str | bytes) -> Manifest:
     """Read what `encode` wrote.
 
     Raises:
-        ManifestError: it is something else, or a name leads out of the target folder.
+        ManifestError: it is something else, or a name leads out of the target folder, or into what is the
+            receiver's own, or is written in another way than the path's own.
     """
     try:
         raw = json.loads(text)
@@ -128,8 +135,9 @@ def decode(text: str | bytes) -> Manifest:
     except (ValueError, TypeError, KeyError) as error:
         raise ManifestError(f"expected a manifest as one JSON line: {error}") from error
     for file in files:
-        parts = PurePosixPath(file.name).parts
-        if not parts or file.name.startswith("/") or ".." in parts:
+        path = PurePosixPath(file.name)
+        is_plain = str(path) == file.name and path.parts and not path.is_absolute() and ".." not in path.parts
+        if not is_plain or path.parts[0].startswith((STAGING, SUMS)):
             raise ManifestError(f"expected the name of a file within the target folder, got {file.name!r}")
     if block < 1:
         raise ManifestError(f"expected blocks of at least 1 byte, got {block}")

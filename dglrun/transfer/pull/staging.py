@@ -17,11 +17,9 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest
+from dglrun.transfer.pull.manifest import STAGING, SUMS, Block, FileEntry, Manifest
 from dglrun.transfer.pull.sums import Journal
 
-STAGING = ".dglrun-incoming"
-SUMS = ".dglrun-sums"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKE_OVER_SECONDS = 30.0
 _MARGIN = 1 << 20
@@ -141,6 +139,8 @@ class Staging:
     def _require_room(self, manifest: Manifest, lacking: int) -> None:
         """Fail before anything is sent, not in the middle."""
         state = os.statvfs(self.folder)
+        if state.f_blocks == 0:  # it does not say how large it is
+            return
         free = state.f_bavail * state.f_frsize
         if lacking and lacking + _MARGIN > free:
             raise RunError(

@@ -38,10 +38,12 @@ def test_a_killed_child_is_told_with_its_signal() -> None:
     assert caught.value.exit_code == 137
 
 
-def test_a_child_that_fails_is_told() -> None:
-    """An exception in it cannot come back."""
+def test_a_child_that_fails_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    """An exception in it cannot come back; the log has it."""
     with pytest.raises(BackendFailedError, match="without a result"):
         child_call.call("METIS", lambda: 1 // 0)
+
+    assert "ZeroDivisionError: " in capfd.readouterr().err
 
 
 def test_no_signal_is_blocked_in_the_child() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dglrun.errors import BackendFailedError, BackendMissingError
+from dglrun.contract import exitcodes
+from dglrun.errors import BackendFailedError, BackendMissingError, UnwritableError
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.partitioning import csr, kaminpar, serial, weights
 from tests.support.heterographs import QUIET, WITH_NODES, Toy
@@ -27,6 +28,17 @@ def test_kaminpar_partitions_any_graph(tmp_path_factory: pytest.TempPathFactory,
     assert {ntype: len(found) for ntype, found in parts.items()} == toy.nodes
     assert all((found < toy.parts).all() for found in parts.values())
     assert not list(folder.glob("work/*"))
+
+
+def test_a_disk_that_is_full_is_named() -> None:
+    """With the file and the exit code of what cannot be written."""
+    ends = np.array([0, 1, 3, 4])
+    rows = csr.Csr(ends, np.array([1, 0, 2, 1], np.int32), np.ones(4, np.int32), np.zeros(3, np.int64))
+
+    with pytest.raises(UnwritableError, match="/dev/full: cannot be written: No space left") as caught:
+        kaminpar.write(Path("/dev/full"), rows, np.array([5, 1 << 40, 7]))
+
+    assert caught.value.exit_code == exitcodes.IO
 
 
 def test_the_rows_are_written_as_parhip_has_them(tmp_path: Path) -> None:

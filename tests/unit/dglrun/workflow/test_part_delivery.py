@@ -124,6 +124,42 @@ def test_a_receiver_that_is_heard_of_is_not_started_again_though_its_stream_brok
     assert (tmp_path / "0/workload/tiny.json").exists()
 
 
+def test_a_receiver_that_has_given_up_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A firewall that was loaded anew had refused it for some seconds; it says so when that is over."""
+    monkeypatch.setattr(part_delivery, "BROKEN_SECONDS", 0.2)
+    monkeypatch.setattr(part_delivery, "SILENT_SECONDS", 0.2)
+    (tmp_path / "gives_up.py").write_text(GIVES_UP)
+    gives_up = f"PYTHONPATH=. {shlex.quote(sys.executable)} -S {tmp_path}/gives_up.py"
+    gives_up = f"touch {tmp_path}/once; cd {shlex.quote(str(ROOT))}; {gives_up}; exit"
+    first = f"[ -e {tmp_path}/once ] || {{ {gives_up}; }}"
+
+    deliver(tmp_path, f"{first}\n{PULL}")
+
+    assert "the copy to job-worker-0 is begun again: nothing came from job-launcher" in capfd.readouterr().out
+    assert (tmp_path / "0/workload/tiny.json").exists()
+
+
+GIVES_UP = """
+import sys
+from dglrun.contract import exitcodes
+from dglrun.errors import RunError
+from dglrun.transfer.pull import order
+from dglrun.transfer.pull.receiver import Receiver
+
+class Unlucky(Receiver):
+    def _run(self):
+        raise RunError("nothing came from job-launcher for 10.0 s", exitcodes.UNAVAILABLE)
+
+try:
+    Unlucky(order.decode(sys.stdin.readline())).run()
+except RunError:
+    print("started")
+"""
+"""A receiver that has given up, and whose owner can be reached again."""
+
+
 def test_a_receiver_that_places_for_long_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from dglrun.transfer.pull.staging import SUMS
+from dglrun.transfer.pull.manifest import SUMS
 from tests.cluster.daemons import running
 from tests.support.dglrun_pods import Done, Pods
 from tests.support.wait import read_until, wait_for

@@ -79,3 +79,21 @@ def test_a_termination_message_keeps_its_head_and_its_end(
     assert message.decode().startswith("dglrun: " + str(script))
     assert message.decode().endswith("RuntimeError: the cause\n")
     assert capfd.readouterr().err.endswith("RuntimeError: the cause\n")
+
+
+def test_a_file_name_that_is_no_utf8_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the failure's own exit code, and its bytes as escapes."""
+    log, script = tmp_path / "log", tmp_path / "x.py"
+    log.touch()
+    script.write_text("raise SystemExit(3)\n")
+    strange = tmp_path / "\udcff"
+    strange.mkdir()
+    script = script.rename(strange / "x.py")
+    monkeypatch.setenv("DGL_OPERATOR_PHASE_ENV", "Launcher_Workload")
+
+    code = workflow(["--train-entry-point", str(script), "--workspace", str(tmp_path)], log=log)
+
+    assert code == 3
+    assert "\\udcff/x.py" in log.read_text()

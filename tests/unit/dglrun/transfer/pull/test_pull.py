@@ -484,6 +484,21 @@ def test_keys_that_are_none_are_refused_while_the_stream_is_there(tmp_path: Path
     assert "the order's keys cannot be used" in done.stderr
 
 
+def test_a_file_system_that_does_not_tell_its_size_is_tried(tmp_path: Path) -> None:
+    """As a tmpfs without a limit, which says 0 bytes in all."""
+    to = tmp_path / "to"
+    to.mkdir()
+    mount = f'mount -t tmpfs -o size=0 tmpfs {to} && "$@" && [ -s {to}/tiny.json ]'
+
+    with (
+        serving(worker_0=share(write_files(tmp_path / "from"))) as server,
+        pulling.start(an_order(server.port, to), "unshare", "--mount", "sh", "-c", mount, "sh") as process,
+    ):
+        said = process.communicate()[1]
+
+    assert process.returncode == 0, said
+
+
 def test_an_owner_that_is_gone_is_given_up(tmp_path: Path) -> None:
     """When nothing has come for as long as the order says; what has come stays for another start."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -555,10 +570,36 @@ def test_silent_strangers_keep_nobody_out(tmp_path: Path) -> None:
     assert same(tmp_path / "to", files)
 
 
+def test_a_thread_that_cannot_be_started_costs_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of processes may be reached for a moment; the next connection is served."""
+    start, fails = threading.Thread.start, iter([True])
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if "_serve" in thread.name and next(fails, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    files = write_files(tmp_path / "from")
+    with serving(worker_0=share(files)) as server:
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+        Receiver(an_order(server.port, tmp_path / "to", patience=5.0)).run()
+
+    assert same(tmp_path / "to", files)
+    assert next(fails, None) is None
+
+
 # --- texts
 
 
-@pytest.mark.parametrize("name", ["", "/etc/passwd", "../up", "part0/../../up"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "/etc/passwd", "../up", "part0/../../up", "./x", "part0//x", "part0/"),
+        *(".dglrun-incoming/journal", ".dglrun-incoming", ".dglrun-sums", ".dglrun-sums/x"),
+    ],
+)
 def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
     """The owner is trusted with content, not with places."""
     text = manifests.encode(Manifest((FileEntry(name, 1, 1),)))
