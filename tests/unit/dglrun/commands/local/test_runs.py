@@ -25,8 +25,9 @@ import os, subprocess
 from pathlib import Path
 from dglrun.mpi import mpirun
 
-say = "from mpi4py import MPI; import socket; w = MPI.COMM_WORLD; w.Barrier();"
-say += "print('rank', w.rank, 'of', w.size, 'on', socket.gethostname(), flush=True)"
+# One write for each line: print writes piece by piece where Python is unbuffered, and two ranks write at once.
+say = "from mpi4py import MPI; import os, socket; w = MPI.COMM_WORLD; w.Barrier();"
+say += "os.write(1, f'rank {w.rank} of {w.size} on {socket.gethostname()}{chr(10)}'.encode())"
 pods = ("tiny-worker-0", "tiny-worker-1")
 remote = mpirun.Remote(pods, os.environ["DGL_OPERATOR_KUBEXEC_PATH"], "eth0", slots=1)
 Path("hosts").write_text(mpirun.hostfile(remote))
