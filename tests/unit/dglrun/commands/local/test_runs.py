@@ -25,7 +25,7 @@ import os, subprocess
 from pathlib import Path
 from dglrun.mpi import mpirun
 
-# One write for each line: print writes piece by piece where Python is unbuffered, and two ranks write at once.
+# One write for each line: an unbuffered print writes piece by piece, and two ranks write at once.
 say = "from mpi4py import MPI; import os, socket; w = MPI.COMM_WORLD; w.Barrier();"
 say += "os.write(1, f'rank {w.rank} of {w.size} on {socket.gethostname()}{chr(10)}'.encode())"
 pods = ("tiny-worker-0", "tiny-worker-1")
