@@ -189,7 +189,9 @@ def test_a_start_that_the_api_server_refuses_is_tried_again(pods: Pods) -> None:
 
 def test_an_init_container_that_cannot_pull_is_named(pods: Pods) -> None:
     """After three attempts, with what it has said."""
-    (pods.root / "wrap").write_text('#!/bin/sh\necho "No module named dglrun.transfer" >&2; exit 1\n')
+    (pods.root / "wrap").write_text(
+        '#!/bin/sh\necho "No module named dglrun.transfer\ncommand terminated with exit code 1" >&2; exit 1\n'
+    )
     (pods.root / "wrap").chmod(0o755)
 
     done = partition(pods)
