@@ -170,7 +170,7 @@ def test_an_operator_without_an_api_server_ends_non_zero(
 
     process = OperatorProcess(lost, namespace, tmp_path / "operator.log")
 
-    code = wait_for("end", process.poll, 60)
+    code = wait_for("end", process.poll, 240)
     assert code != 0
     assert "127.0.0.1" in process.log.read_text()
 

@@ -54,9 +54,16 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Not empty where operators elect their leader: as the value says, else where there are several. */}}
+{{- define "dgl-operator.elects" -}}
+{{- if kindIs "bool" .Values.leaderElection.enabled -}}
+{{- if .Values.leaderElection.enabled -}}yes{{- end -}}
+{{- else if gt (int .Values.replicas) 1 -}}yes{{- end -}}
+{{- end -}}
+
 {{/* Number of operators; several need an election. */}}
 {{- define "dgl-operator.replicas" -}}
-{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) -}}
+{{- if and (gt (int .Values.replicas) 1) (not (include "dgl-operator.elects" .)) -}}
 {{- fail (printf "replicas: expected 1 with leaderElection.enabled=false, got %d; several operators would act on the same jobs" (int .Values.replicas)) -}}
 {{- end -}}
 {{- .Values.replicas -}}

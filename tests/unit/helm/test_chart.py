@@ -119,9 +119,9 @@ def test_the_operator_runs_restricted() -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe"} < set(container)
 
 
-def test_a_new_operator_stands_by_until_the_old_one_ends() -> None:
-    """By default: one replica that elects itself, and a Lease that its Role names."""
-    objects = rendered('fullnameOverride="graphs"')
+def test_an_elected_operator_stands_by_until_the_old_one_ends() -> None:
+    """A Lease that its Role names, and an upgrade that starts the new one first."""
+    objects = rendered('fullnameOverride="graphs"', "leaderElection.enabled=true")
     spec = objects["Deployment", "ops/graphs"]["spec"]
     given = parse(spec["template"]["spec"]["containers"][0]["args"])
     create, renew = objects["Role", "ops/graphs-leader-election"]["rules"]
@@ -134,27 +134,30 @@ def test_a_new_operator_stands_by_until_the_old_one_ends() -> None:
     assert ("PodDisruptionBudget", "ops/graphs") not in objects
 
 
-def test_several_operators_are_kept_apart_and_one_of_them_up() -> None:
+def test_several_operators_elect_one_are_kept_apart_and_one_of_them_up() -> None:
     """On nodes of their own where that can be; a drain leaves one."""
     objects = rendered("replicas=2")
     spec = objects["Deployment", "ops/dgl-operator"]["spec"]
     (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
     budget = objects["PodDisruptionBudget", "ops/dgl-operator"]["spec"]
 
+    assert parse(spec["template"]["spec"]["containers"][0]["args"]).election == Election(
+        "ops", "dgl-operator"
+    )
     assert spec["replicas"] == 2
     assert spread["labelSelector"] == budget["selector"] == spec["selector"]
     assert (spread["whenUnsatisfiable"], budget["minAvailable"]) == ("ScheduleAnyway", 1)
 
 
-def test_without_an_election_there_is_one_operator_at_a_time() -> None:
-    """The old one ends before the new one starts, and several are refused."""
-    objects = rendered('leaderElection={"enabled": false}')
+def test_one_operator_needs_no_election_and_several_do() -> None:
+    """The default: the old one ends before the new one starts, and an API server that is away ends nobody."""
+    objects = rendered()
     spec = objects["Deployment", "ops/dgl-operator"]["spec"]
 
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
     assert parse(spec["template"]["spec"]["containers"][0]["args"]).election is None
     assert ("Role", "ops/dgl-operator-leader-election") not in objects
-    assert "replicas: expected 1" in refused(REGISTRY, "replicas=2", 'leaderElection={"enabled": false}')
+    assert "replicas: expected 1" in refused(REGISTRY, "replicas=2", "leaderElection.enabled=false")
 
 
 def test_images_are_pinned_to_the_version() -> None:
@@ -254,7 +257,6 @@ def test_switches_leave_things_out() -> None:
         "crds.install=false",
         "rbac.aggregate=false",
         'serviceAccount={"create": false, "name": "mine"}',
-        "leaderElection.enabled=false",
     )
 
     assert {kind for kind, _ in without} == {"ClusterRole", "ClusterRoleBinding", "Deployment"}
@@ -346,8 +348,8 @@ def test_the_operator_knows_each_flag_of_the_chart() -> None:
 
     assert settings.namespaces == ("ops",)
     assert settings.has_network_policy
-    assert settings.election == Election("ops", "dgl-operator")
-    assert len(container["args"]) == 15
+    assert settings.election is None
+    assert len(container["args"]) == 9
 
 
 def test_the_resources_of_init_containers_arrive() -> None:
