@@ -64,7 +64,8 @@ class Api:
     Args:
         access: Where it is and who we are.
         backoff: How long and how often requests are repeated while the server is unavailable.
-        forbidden_seconds: How long from now on 403 is repeated, too.
+        forbidden_seconds: How long from now on 403 is repeated, too, and after each time that the server was
+            away: one that starts answers before it has read all bindings.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Api:
     ) -> None:
         self.access = access
         self.backoff = backoff or Backoff()
+        self._forbidden_seconds = forbidden_seconds
         self._allowed_by = time.monotonic() + forbidden_seconds
         self._tls = access.tls()
 
@@ -154,7 +156,7 @@ class Api:
             ApiError: nobody says.
         """
         once = replace(self.backoff, give_up_after=0.0)  # each request is repeated for itself
-        until_available(lambda: self._require_exec(name), once, self._allowed_by)
+        until_available(lambda: self._require_exec(name), once, lambda: self._allowed_by)
 
     def _require_exec(self, name: str) -> None:
         answers = [self._review(name, verb) for verb in _EXEC_VERBS]
@@ -203,7 +205,7 @@ class Api:
             with self._answer(method, path, query or {}, body) as answer:
                 return _object(answer.read())
 
-        return until_available(once, self.backoff, self._allowed_by)
+        return until_available(once, self.backoff, lambda: self._allowed_by)
 
     @contextmanager
     def _answer(
@@ -227,10 +229,17 @@ class Api:
                 raise _error(answer, f"{method} {path}")
             stream.settimeout(timeout)
             yield answer
+        except Unavailable:
+            self._was_away()
+            raise
         except (OSError, http.client.HTTPException) as error:
+            self._was_away()
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
         finally:
             connection.close()
+
+    def _was_away(self) -> None:
+        self._allowed_by = max(self._allowed_by, time.monotonic() + self._forbidden_seconds)
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self.access.host, self.access.port

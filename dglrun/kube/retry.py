@@ -33,17 +33,19 @@ class Backoff:
             pause = min(pause * 2, self.longest)
 
 
-def until_available(call: Callable[[], T], backoff: Backoff, allowed_by: float = 0.0) -> T:
+def until_available(
+    call: Callable[[], T], backoff: Backoff, allowed_by: Callable[[], float] = lambda: 0.0
+) -> T:
     """Call again while the server is unavailable, and while the account may not have its rights yet.
 
     Args:
         call: One request.
         backoff: How long and how often it is repeated.
-        allowed_by: Until when (monotonic) 403 may still become an answer.
+        allowed_by: Says until when (monotonic) 403 may still become an answer.
 
     Raises:
         Unavailable: still so `backoff.give_up_after` seconds after the first failure.
-        Forbidden: still so at `allowed_by`.
+        Forbidden: still so at that time.
         ApiError: any other answer, at once.
     """
     deadline: float | None = None
@@ -58,7 +60,7 @@ def until_available(call: Callable[[], T], backoff: Backoff, allowed_by: float =
                 raise
             time.sleep(wait)
         except Forbidden:
-            if time.monotonic() + pause > allowed_by:
+            if time.monotonic() + pause > allowed_by():
                 raise
             time.sleep(pause)
     raise AssertionError("pauses() is endless")

@@ -114,6 +114,25 @@ def test_403_that_stays_is_raised_after_the_first_seconds(server: ApiServer, clo
     assert 0.4 < clock.now - 1000 <= 0.5
 
 
+@pytest.mark.parametrize("status", [0, 503])
+def test_403_is_repeated_when_the_server_was_away(server: ApiServer, clock: Clock, status: int) -> None:
+    """One that has just started answers before it has read the bindings; this ended a run."""
+    server.forbid("p")
+    client = Api(server.access(), PATIENT, forbidden_seconds=0.5)
+    clock.now += 100
+    server.break_next(status, times=1)
+
+    with pytest.raises(Forbidden):
+        client.get_pod("p")
+    asked = len(server.store.requests)
+    clock.now += 1
+    with pytest.raises(Forbidden):
+        client.get_pod("p")
+
+    assert asked >= 5
+    assert len(server.store.requests) == asked + 1
+
+
 def test_the_right_to_exec_is_asked_for(server: ApiServer, clock: Clock) -> None:
     """For each pod by name; a right that is missing after the first seconds will not come."""
     server.forbid("another")
