@@ -9,7 +9,7 @@ from typing import IO, TypeVar
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.kubectl import is_trouble
+from dglrun.transfer.kubectl import has_reached
 from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import (
     NOTE,
@@ -80,7 +80,9 @@ class _Broken(Exception):
         self.may_pass = may_pass or not connected
 
 
-def send(streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item], deadline: float) -> Packed:
+def send(
+    streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item], deadline: float, hopeless: Gone
+) -> Packed:
     """Send files to another pod.
 
     Args:
@@ -89,12 +91,15 @@ def send(streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item],
         pod: Name of the pod, for messages.
         files: What to send; a top-level entry that should appear last is named last.
         deadline: Until when (monotonic) a pod that cannot be reached is tried again.
+        hopeless: Says why no other try can reach the pod; then none is made.
 
     Raises:
         CopyError: it did not arrive whole (exit code 74), or the pod could not be reached (69).
     """
     entries = list(dict.fromkeys(item.name.split("/", 1)[0] for item in files))
-    return _persist(lambda: _send_once(streams, (*argv, *entries), files), f"copy to {pod}", deadline)
+    return _persist(
+        lambda: _send_once(streams, (*argv, *entries), pod, files, hopeless), f"copy to {pod}", deadline
+    )
 
 
 def collect(
@@ -134,7 +139,9 @@ def _persist(once: Callable[[], T], what: str, deadline: float) -> T:
             raise CopyError(f"{what} failed: {error}", exitcodes.IO) from error
 
 
-def _send_once(streams: Streams, argv: Sequence[str], files: Sequence[Item]) -> Packed:
+def _send_once(
+    streams: Streams, argv: Sequence[str], pod: str, files: Sequence[Item], hopeless: Gone
+) -> Packed:
     with streams.open(argv) as process, _Watchdog(process) as watchdog:
         packed = None
         try:
@@ -148,19 +155,26 @@ def _send_once(streams: Streams, argv: Sequence[str], files: Sequence[Item]) -> 
         if f"sums {packed.digest}  -" not in lines:
             raise _Broken(f"checksum of the list of checksums differs: {lines}", exitcodes.IO, True)
         return packed
-    raise _broken(process.returncode, lines, stderr.decode(errors="replace"), watchdog)
+    error = stderr.decode(errors="replace")
+    if "ready" not in lines and not watchdog.has_bitten:
+        if reason := hopeless(pod):
+            raise CopyError(f"copy to {pod} failed: {reason}", exitcodes.UNAVAILABLE)
+        if has_reached(process.returncode, error):
+            said = _said(lines, error)
+            raise CopyError(f"kubectl exec failed with {process.returncode}: {said}", exitcodes.UNAVAILABLE)
+    raise _broken(process.returncode, lines, error, watchdog)
+
+
+def _said(lines: list[str], stderr: str) -> str:
+    return " ".join([*(line for line in lines if line != "ready"), stderr.strip()]).strip()
 
 
 def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> _Broken:
     connected = "ready" in lines
-    said = " ".join([*(line for line in lines if line != "ready"), stderr.strip()]).strip()
     if watchdog.has_bitten:
         return _Broken(f"no byte was taken for {STALL_SECONDS:.0f} s", exitcodes.UNAVAILABLE, connected)
-    if not connected and not is_trouble(stderr):
-        raise CopyError(f"kubectl exec failed with {code}: {said}", exitcodes.UNAVAILABLE)
-    return _Broken(
-        said or f"the stream broke (kubectl: {code})", exitcodes.IO if connected else 69, connected
-    )
+    said = _said(lines, stderr) or f"the stream broke (kubectl: {code})"
+    return _Broken(said, exitcodes.IO if connected else exitcodes.UNAVAILABLE, connected)
 
 
 def _collect_once(streams: Streams, argv: Sequence[str], pod: str, target: Path, gone: Gone) -> list[str]:

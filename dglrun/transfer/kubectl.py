@@ -43,8 +43,3 @@ def has_reached(code: int, stderr: str) -> bool:
         stderr: What kubectl and the command have written there.
     """
     return code > _OWN_CODE or bool(_RAN.search(stderr) or _CANNOT_RUN.search(stderr))
-
-
-def is_trouble(stderr: str) -> bool:
-    """Whether a copy that has not begun may be tried again; for callers that ask nobody about the pod."""
-    return not (has_reached(_OWN_CODE, stderr) or "(NotFound)" in stderr or "(Forbidden)" in stderr)

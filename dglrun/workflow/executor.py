@@ -207,7 +207,8 @@ class Executor:
         files = partition.all_files() if step.part is None else partition.files(step.part)
         if step.under:
             files = [item._replace(name=f"{step.under}/{item.name}") for item in files]
-        sent = copy.send(self._streams, step.argv, step.pod, files, start + step.seconds)
+        deadline = start + step.seconds
+        sent = copy.send(self._streams, step.argv, step.pod, files, deadline, self._why_hopeless)
         seconds = time.monotonic() - start
         print(
             f"sent {sent.files} files, {sent.size / 1e6:.1f} MB to {step.pod} in {seconds:.1f} s, "
@@ -305,8 +306,12 @@ class Executor:
             self._training.close()
             self._training = None  # only now: a signal during close still has to stop and close it
 
+    def _why_hopeless(self, pod: str) -> str | None:
+        error = self._hopeless(pod)
+        return str(error) if error else None
+
     def _gone(self, pod: str) -> str | None:
-        """For `copy`, which asks for the reason alone."""
+        """For the output, which is worth waiting for rights that come late."""
         error = self._hopeless(pod)
         return str(error) if error and error.code == exitcodes.LOST else None
 

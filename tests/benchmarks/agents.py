@@ -18,6 +18,7 @@ from pathlib import Path
 import yaml
 
 from dglrun.contract import names
+from tests.support.local_runs import PARTITION
 from tests.support.measured import TABLES, row
 from tests.support.wait import wait_for
 
@@ -25,19 +26,6 @@ ROOT = Path(__file__).parents[2]
 WORKERS = 100
 HELD_SECONDS = 10.0
 SECONDS = 600
-
-PARTITION = """
-import argparse
-from pathlib import Path
-from tests.support.dglrun_pods import write_partition
-
-parser = argparse.ArgumentParser()
-for flag in ("--graph_name", "--workspace", "--rel_data_path"):
-    parser.add_argument(flag)
-parser.add_argument("--num_parts", type=int)
-flags = parser.parse_args()
-write_partition(Path(flags.workspace, flags.rel_data_path), flags.num_parts, flags.graph_name)
-"""
 
 TRAIN = """
 import os, time

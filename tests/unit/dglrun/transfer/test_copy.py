@@ -33,9 +33,19 @@ def test_a_receiver_that_takes_no_byte_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1 << 20))  # more than a pipe holds
 
     with pytest.raises(CopyError, match=r"copy to pod-0 failed.*no byte was taken for") as caught:
-        copy.send(Streams(), STANDS_STILL, "pod-0", [Item(tmp_path / "big", "big")], time.monotonic())
+        copy.send(
+            Streams(), STANDS_STILL, "pod-0", [Item(tmp_path / "big", "big")], time.monotonic(), is_there
+        )
 
     assert caught.value.code == 69
+
+
+def test_a_receiver_in_a_pod_that_is_gone_is_given_up(tmp_path: Path) -> None:
+    """The API server says so; kubectl's words decide nothing."""
+    argv = ("sh", "-c", "echo 'the words of another kubectl' >&2; exit 1")
+
+    with pytest.raises(CopyError, match="copy to pod-0 failed: it was evicted"):
+        copy.send(Streams(), argv, "pod-0", [], time.monotonic() + 50, lambda _pod: "it was evicted")
 
 
 def test_a_sender_that_gives_no_byte_is_given_up(tmp_path: Path) -> None:
