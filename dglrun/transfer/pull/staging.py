@@ -5,8 +5,10 @@ entry of the same name going first. Every step may be cut off and begun again.
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -24,6 +26,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKE_OVER_SECONDS = 30.0
 _MARGIN = 1 << 20
 """Bytes for the file system's own records."""
+_REGION = 8 << 20
+"""Bytes that are reserved at a time, so that little of a hole is."""
+_KEEP_SIZE = 1
+_NOT_RESERVED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINTR)
 
 
 class Staging:
@@ -160,7 +166,7 @@ class OpenFile:
 
     def __init__(self, staging: Staging, manifest: Manifest) -> None:
         self._staging, self._manifest = staging, manifest
-        self._at, self._file = -1, -1
+        self._at, self._file, self._reserved = -1, -1, -1
 
     def write(self, block: Block, content: memoryview) -> None:
         """Write a block.
@@ -173,10 +179,19 @@ class OpenFile:
             if self._at != block.file:
                 self.close()
                 self._file = os.open(self._staging.path(name), os.O_WRONLY | os.O_CLOEXEC)
-                self._at = block.file
+                self._at, self._reserved = block.file, -1
             offset, done = self._manifest.offset(block), 0
+            self._reserve(offset)
             while done < len(content):
                 done += os.pwrite(self._file, content[done:], offset + done)
+
+    def _reserve(self, offset: int) -> None:
+        """Reserve the region about to be written: without, ext4 takes twice the CPU for a large file."""
+        region = offset // _REGION
+        if region != self._reserved:
+            begin, size = region * _REGION, self._manifest.files[self._at].size
+            _reserve(self._file, begin, min(_REGION, size - begin))
+            self._reserved = region
 
     def close(self) -> None:
         """Close the file; a network's file system may say only now that it has no room.
@@ -212,6 +227,23 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def _reserve(file: int, offset: int, size: int) -> None:
+    """fallocate(2), which the C library does not replace by writing where a file system lacks it.
+
+    Python has only posix_fallocate(3), which does, over what other threads have written.
+    """
+    call = getattr(_libc(), "fallocate", None)
+    if call and call(file, _KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
+        code = ctypes.get_errno()
+        if code not in _NOT_RESERVED:
+            raise OSError(code, os.strerror(code))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _size(path: Path) -> int | None:

@@ -369,7 +369,7 @@ def test_a_journal_that_became_shorter_lets_no_file_appear(
 
 
 def test_zeros_take_no_disk(tmp_path: Path) -> None:
-    """A block of zeros stays a hole; the file is the same."""
+    """They stay a hole but for the region that is reserved around what is written; the file is the same."""
     path = tmp_path / "graph.dgl"
     with path.open("wb") as file:
         file.truncate(64 << 20)
@@ -381,7 +381,7 @@ def test_zeros_take_no_disk(tmp_path: Path) -> None:
         Receiver(an_order(server.port, tmp_path / "to")).run()
 
     assert same(tmp_path / "to", files)
-    assert (tmp_path / "to/graph.dgl").stat().st_blocks * 512 <= 2 << 20
+    assert (tmp_path / "to/graph.dgl").stat().st_blocks * 512 <= 8 << 20
 
 
 @pytest.mark.parametrize(
