@@ -1,5 +1,7 @@
 """The expected errors of dglrun: each has a message for the user and an exit code."""
 
+from enum import Enum
+
 from dglrun.contract import exitcodes
 
 
@@ -38,6 +40,39 @@ class UnwritableError(DataError):
     """The output cannot be written: the message names it and says why."""
 
     exit_code = exitcodes.IO
+
+
+class StoreFailure(Enum):
+    """What kept a file from being read or written where users keep their files."""
+
+    AWAY = "away"
+    CREDENTIALS = "credentials"
+    CERTIFICATE = "certificate"
+    NO_BUCKET = "no bucket"
+    MISSING = "missing"
+    NO_SPACE = "no space"
+    CHANGED = "changed"
+    OTHER = "other"
+
+
+class StoreError(DataError, RunError):
+    """A file or folder on a volume or on object storage could not be read or written; one line.
+
+    Of both kinds of error: a command ends by its `exit_code`, the workflow by its `code`.
+
+    Attributes:
+        failure: What happened.
+    """
+
+    def __init__(self, message: str, failure: StoreFailure = StoreFailure.OTHER) -> None:
+        self.failure = failure
+        self.exit_code = exitcodes.FULL if failure is StoreFailure.NO_SPACE else exitcodes.STORE
+        RunError.__init__(self, message, self.exit_code)
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same call may succeed in a while."""
+        return self.failure is StoreFailure.AWAY
 
 
 class BackendMissingError(RuntimeError):

@@ -23,6 +23,8 @@ LOST = 75
 """A pod of the job vanished or failed."""
 CONTRACT = 76
 """The operator is of a release with which this image does not work."""
+STORE = 77
+"""Object storage, or a folder named as a URI, refuses the credentials, lacks a bucket or file, or is away."""
 HUNG = 79
 """The training hangs: no process of it was active for the time of --hang-timeout."""
 TIMEOUT = 124
