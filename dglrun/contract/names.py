@@ -20,6 +20,8 @@ LABEL_INDEX = "dgl-operator/index"
 LABEL_ATTEMPT = "dgl-operator/attempt"
 """Number of the attempt that a pod, or what the report ConfigMap says, belongs to; 0 without it."""
 ANNOTATION_CONFIG_HASH = "dgl-operator/config-hash"
+ANNOTATION_KEYS = "dgl-operator/annotation-keys"
+"""On a ServiceAccount: keys of the annotations that the job gives it, parted by commas."""
 ANNOTATION_MAIN = "dgl-operator/main-container"
 """Names the container by whose end a pod is judged; sidecars may run on after it."""
 
@@ -34,6 +36,8 @@ VOLUME_CONFIG = "config-volume"
 VOLUME_KUBE = "kube-volume"
 VOLUME_DATASET = "dataset-volume"
 VOLUME_SHM = "shm-volume"
+VOLUME_JOB_DATA = "job-data-volume"
+"""`spec.datasetVolume` in each pod; VOLUME_DATASET is the launcher's folder for partitions alone."""
 
 KUBEXEC = "kubexec.sh"
 IPCONFIG = "ipconfig"
@@ -98,6 +102,11 @@ def partitioner(job: str) -> str:
 def worker(job: str, index: int) -> str:
     """The worker pod with this index, counted from 0; part i of the graph goes to worker i."""
     return f"{job}-worker-{index}"
+
+
+def worker_account(job: str) -> str:
+    """The ServiceAccount of the workers, if they have one."""
+    return f"{job}-worker"
 
 
 def workers(job: str, count: int) -> tuple[str, ...]:

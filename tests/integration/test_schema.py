@@ -237,6 +237,31 @@ def test_the_rest_of_the_run_policy_may_be_changed(api: ApiServer, stored: str) 
     assert body["spec"]["runPolicy"] == policy
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"datasetVolume": {"hostPath": {"path": "/srv"}}},
+        {"serviceAccountAnnotations": {"example.org/role": "x"}},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_what_running_pods_were_made_from_cannot_come_later(
+    api: ApiServer, stored: str, spec: Object
+) -> None:
+    """Pods that are there would be without it."""
+    with pytest.raises(Refused, match=rules.IMMUTABLE_MESSAGE):
+        api.call("PATCH", stored, {"spec": spec}, MERGE)
+
+
+def test_a_volume_source_is_stored_as_it_is_written(api: ApiServer, namespace: str) -> None:
+    """Kubernetes knows sources that this schema does not; a misspelt one is named when the pod is made."""
+    source = {"csi": {"driver": "example.org", "volumeAttributes": {"a": "b"}}}
+
+    body = create(api, namespace, a_job(datasetVolume=source))
+
+    assert body["spec"]["datasetVolume"] == {**source, "mountPath": "/data", "readOnly": False}
+
+
 def test_the_clean_up_policy_may_be_changed(api: ApiServer, stored: str) -> None:
     """It is read when the job ends."""
     body = api.call("PATCH", stored, {"spec": {"cleanPodPolicy": "None"}}, MERGE)

@@ -54,6 +54,11 @@ def with_rule(rule: Object) -> Object:
     return a_job(networkPolicy={"ingress": [rule]})
 
 
+def with_dataset(**fields: Any) -> Object:
+    """A job with a dataset volume on a claim."""
+    return a_job(datasetVolume={"persistentVolumeClaim": {"claimName": "graphs"}, **fields})
+
+
 @dataclass(frozen=True)
 class Bad:
     """A job that has to be refused.
@@ -101,6 +106,12 @@ BROKEN_RULES = (
         with_failure_rule(onExitCodes={"operator": "In", "values": [1]},
                           onPodConditions=[{"type": "DisruptionTarget"}]),
         "spec.failurePolicy", "onExitCodes or onPodConditions, not both"),
+    Bad("a dataset at no absolute path", with_dataset(mountPath="data"), "spec.datasetVolume.mountPath",
+        "expected an absolute path"),
+    Bad("a dataset at the root", with_dataset(mountPath="//"), "spec.datasetVolume.mountPath",
+        "expected an absolute path below /"),
+    Bad("a dataset at a path that climbs", with_dataset(mountPath="/data/../etc"),
+        "spec.datasetVolume.mountPath", "without '.', '..'"),
     Bad("an exit code that is no failure",
         with_failure_rule(onExitCodes={"operator": "In", "values": [0, 1]}), "spec.failurePolicy",
         "expected no exit code 0 with operator In"),
@@ -158,6 +169,10 @@ BROKEN_ARGUMENTS = (
         "template.spec.containers[1]", "Duplicate value"),
     Bad("a template without spec", a_job(roles={"Launcher": LAUNCHER, "Worker": {"template": {}}}),
         f"{SPECS}.Worker.template.spec", "Required value"),
+    Bad("a word for a dataset that is only read", with_dataset(readOnly="yes"),
+        "spec.datasetVolume.readOnly", "must be of type boolean"),
+    Bad("an annotation that is a number", a_job(serviceAccountAnnotations={"example.org/role": 7}),
+        "spec.serviceAccountAnnotations.example.org/role", "must be of type string"),
     Bad("a word for a switch", a_job(networkPolicy={"enabled": "yes"}), "spec.networkPolicy.enabled",
         "must be of type boolean"),
     Bad("an address for a range", with_rule({"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}),
@@ -179,6 +194,21 @@ GOOD = {
     "DistParMETIS": a_job(partitionMode="DistParMETIS"),
     "Skip": a_job(roles={"Launcher": role()}, partitionMode="Skip"),
     "1000 workers": a_job(roles={"Launcher": LAUNCHER, "Worker": role(1000)}),
+    "a dataset on a claim": with_dataset(),
+    "a dataset that is only read": with_dataset(mountPath="/mnt/.hidden/...//graphs/", readOnly=True),
+    "a claim for each pod": a_job(
+        datasetVolume={
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    }
+                }
+            }
+        }
+    ),
+    "an identity": a_job(serviceAccountAnnotations={"example.org/role": "arn:role/trainer"}),
     "no network policy": a_job(networkPolicy={"enabled": False}),
     "a rule with each kind of peer and port": with_rule(
         {

@@ -21,6 +21,8 @@ NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)")
 _OF_THE_LAUNCHER_ALONE = (names.DATASET_DIR, names.OUTPUT_DIR)
 """As the operator: partitions are delivered into the one, results are collected in the other."""
+_DATA_DIR = "/data"
+"""Where the operator mounts spec.datasetVolume unless told otherwise."""
 _LONGEST = 200
 
 Json = Mapping[str, Any]
@@ -153,7 +155,9 @@ def _job(raw: Any, volumes: Mapping[str, Path]) -> LocalJob:
     spec, metadata = _mapping(raw, "spec"), _mapping(raw, "metadata")
     mode = _mode(spec.get("partitionMode", Mode.DGL_API.value))
     roles = _roles(spec, mode)
+    shared = tuple(_dataset_volume(spec, volumes))
     users = {role: _template(role, each, volumes) for role, each in roles.items()}
+    users = {role: replace(each, mounts=(*each.mounts, *shared)) for role, each in users.items()}
     templates = {Role.LAUNCHER: users[Role.LAUNCHER]}
     if mode.has_workers:
         templates[Role.WORKER] = users[Role.WORKER]
@@ -263,6 +267,19 @@ def _variables(main: Json, where: str) -> Iterator[tuple[str, str]]:
         yield str(entry.get("name")), str(entry.get("value") or "")
 
 
+def _dataset_volume(spec: Json, volumes: Mapping[str, Path]) -> Iterator[Mount]:
+    """`spec.datasetVolume`, which every pod has at the same path."""
+    where = "spec.datasetVolume"
+    if spec.get("datasetVolume") is None:
+        return
+    mount = _mapping(spec, "datasetVolume", "spec.")
+    volume = {key: value for key, value in mount.items() if key not in ("mountPath", "readOnly")}
+    path = str(PurePosixPath(str(mount.get("mountPath") or _DATA_DIR)))
+    if not path.startswith("/") or path in (names.CONFIG_DIR, names.KUBE_DIR):
+        raise _Wrong(f"{where}.mountPath", "a free absolute path", path)
+    yield _mount({**volume, "name": names.VOLUME_JOB_DATA}, mount, path, where, volumes)
+
+
 def _mounts(pod: Json, main: Json, where: str, volumes: Mapping[str, Path]) -> Iterator[Mount]:
     known = {str(each.get("name")): each for each in _list(pod, "volumes", where)}
     for mount in _list(main, "volumeMounts", where):
@@ -292,7 +309,7 @@ def _mount(volume: Json, mount: Json, path: str, where: str, given: Mapping[str,
         if host.get("type") == "DirectoryOrCreate":
             folder.mkdir(parents=True, exist_ok=True)
         return Mount(path, _below(folder, sub, where), name, is_read_only)
-    kind = next((key for key in volume if key != "name"), "nothing")
+    kind = next((key for key in volume if key != "name"), None)
     raise _Wrong(where, f"emptyDir, hostPath or --volume {name}=DIR", kind)
 
 

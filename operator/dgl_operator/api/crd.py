@@ -142,7 +142,7 @@ def _nested(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
         out["items"] = translate(node["items"], definitions)
     if isinstance(node.get("additionalProperties"), Mapping):
         out["additionalProperties"] = translate(node["additionalProperties"], definitions)
-    elif node.get("additionalProperties") is True and "properties" not in node:
+    elif node.get("additionalProperties") is True:
         out[PRESERVE] = True
     return out
 

@@ -16,6 +16,8 @@ from dglrun.contract.names import MAX_JOB_NAME, Mode, Role
 SPECS = "spec.dglReplicaSpecs"
 NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """DNS label of RFC 1035: the job's Service bears the name, and a Service's name begins with a letter."""
+PATH = r"^(/+([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+))+/*$"
+"""Absolute and below the root, without `.`, `..` and the colon, which a mount path must not have."""
 ROLES = "[" + ", ".join(f"'{role.value}'" for role in Role) + "]"
 
 
@@ -70,9 +72,17 @@ def violations(job: DGLJob) -> tuple[str, ...]:
 IMMUTABLE = ("partitionMode", "slotsPerWorker", "dglReplicaSpecs")
 """Fields of spec that describe what already runs: pods are not changed under a job, nor published files."""
 
+
+def _unchanged(field: str) -> str:
+    """CEL: an optional field of `self` neither comes, goes nor changes."""
+    here, before = f"self.{field}", f"oldSelf.{field}"
+    return f"has({here}) == has({before}) && (!has({here}) || {here} == {before})"
+
+
 IMMUTABLE_OPTIONAL = {
-    "failurePolicy": "has(self.failurePolicy) == has(oldSelf.failurePolicy) && "
-    "(!has(self.failurePolicy) || self.failurePolicy == oldSelf.failurePolicy)",
+    "failurePolicy": _unchanged("failurePolicy"),
+    "datasetVolume": _unchanged("datasetVolume"),
+    "serviceAccountAnnotations": _unchanged("serviceAccountAnnotations"),
     "runPolicy.managedBy": "(has(self.runPolicy) && has(self.runPolicy.managedBy) ? "
     "self.runPolicy.managedBy : '') == (has(oldSelf.runPolicy) && has(oldSelf.runPolicy.managedBy) ? "
     "oldSelf.runPolicy.managedBy : '')",
@@ -192,7 +202,20 @@ RULES = (
         _has_no_zero,
         "expected no exit code 0 with operator In, since 0 is no failure",
     ),
+    Rule(
+        at="spec.datasetVolume",
+        cel=f"self.mountPath.matches('{PATH}')",
+        holds=lambda job: re.fullmatch(PATH, _mount_path(job)) is not None,
+        message="expected an absolute path below / without '.', '..' and ':'",
+        found=lambda job: shown(_mount_path(job)),
+        field=".mountPath",
+    ),
 )
+
+
+def _mount_path(job: DGLJob) -> str:
+    """The dataset volume's, a good one where there is none."""
+    return job.spec.dataset_volume.mount_path if job.spec.dataset_volume else "/data"
 
 
 def _name(job: DGLJob) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
@@ -32,6 +32,11 @@ MAX_SHOWN = 200
 MAX_ATTEMPTS = 10
 """Attempts that the status tells of, the last ones."""
 MAX_ATTEMPT_MESSAGE = 1024
+MAX_ANNOTATIONS = 8
+"""Of the job's ServiceAccounts; all their keys together fit what is kept of one annotation."""
+MAX_ANNOTATION = 1024
+"""Characters of an annotation of the job's ServiceAccounts: a role or an identity, no document."""
+MAX_PATH = 4096
 MAX_RULES = 20
 """Rules of a failure policy, as many as a Job may have."""
 MANAGER = "qihoo.net/dgl-operator"
@@ -190,6 +195,32 @@ class NetworkPolicySpec(Model):
     job; ignored where the job has no NetworkPolicy."""
 
 
+class DatasetVolume(Model):
+    """A volume of the launcher, the partitioner and every worker, at one path in all of them.
+
+    Beside the fields below it has exactly one volume source, as a pod's volume has it: persistentVolumeClaim,
+    ephemeral, hostPath, nfs, csi...
+    """
+
+    # The source is whatever Kubernetes knows: kept as it is, and refused by name when a pod is made of it.
+    model_config = ConfigDict(extra="allow")
+
+    mount_path: str = Field(default="/data", max_length=MAX_PATH)
+    """Where the main containers have the volume: an absolute path."""
+    read_only: bool = False
+    """Whether the main containers may only read it."""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The volume source by its name in the API of pods; exactly one in a good job."""
+        return dict(self.model_extra or {})
+
+    @property
+    def path(self) -> str:
+        """The mount path in one spelling."""
+        return mount_path({"mountPath": self.mount_path})
+
+
 class RunPolicy(Model):
     """How long the job and its pods may take, how often it is tried, and who looks after it."""
 
@@ -293,6 +324,15 @@ class JobSpec(Model):
     failure_policy: FailurePolicy | None = None
     """What follows from which failure; without a rule that matches, backoffLimit decides. Cannot be changed
     after creation."""
+    dataset_volume: DatasetVolume | None = None
+    """A volume of the launcher, the partitioner and every worker, at one path in all of them: mountPath,
+    readOnly and exactly one volume source, as a pod's volume has it (persistentVolumeClaim, ephemeral,
+    hostPath, nfs, csi...). Cannot be changed after creation."""
+    service_account_annotations: dict[str, Annotated[str, Field(max_length=MAX_ANNOTATION)]] = Field(
+        default_factory=dict, max_length=MAX_ANNOTATIONS
+    )
+    """Annotations of the ServiceAccounts that the operator makes for the job's pods, by which a cloud gives
+    them an identity; workers have an account of their own then. Cannot be changed after creation."""
     dgl_replica_specs: ReplicaSpecs
     """The pods of each role. Cannot be changed after creation."""
 

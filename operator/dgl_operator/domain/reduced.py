@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dgl_operator.api.v1alpha1 import MAX_WORKERS
+from dgl_operator.api.v1alpha1 import MAX_ANNOTATIONS, MAX_WORKERS
 from dgl_operator.domain import fields
 from dgl_operator.domain.report import MAX_BYTES
 from dglrun.contract import names, report
@@ -65,6 +65,8 @@ def pod(raw: Mapping[str, Any]) -> Json:
 def other(raw: Mapping[str, Any]) -> Json:
     """Return what is kept of a child that is no pod: what the operator renders of its kind."""
     found: Json = {**_scalars(raw, ("apiVersion", "kind")), "metadata": _metadata(raw)}
+    if raw.get("kind") == "ServiceAccount":
+        found["metadata"] |= _account_annotations(fields.mapping(raw.get("metadata")))
     if isinstance(raw.get("data"), Mapping):
         found["data"] = _data(raw["data"])
     if "rules" in raw:
@@ -185,6 +187,14 @@ def _service(spec: Mapping[str, Any]) -> Json:
             _scalars(each, ("name", "port", "protocol")) for each in fields.items(spec.get("ports"))[:_FEW]
         ],
     }
+
+
+def _account_annotations(metadata: Mapping[str, Any]) -> Json:
+    """The annotations that the job gives the account, which names them; none of others."""
+    values = fields.mapping(metadata.get("annotations"))
+    keys = fields.text(values.get(names.ANNOTATION_KEYS))
+    found = _scalars(values, (names.ANNOTATION_KEYS, *keys.split(",")[:MAX_ANNOTATIONS])) if keys else {}
+    return {"annotations": found} if found else {}
 
 
 def _policy(spec: Mapping[str, Any]) -> Json:

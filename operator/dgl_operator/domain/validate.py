@@ -11,7 +11,7 @@ from typing import Any
 
 from dgl_operator.api import quantity, rules
 from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, mount_path, shown
-from dgl_operator.domain import shapes
+from dgl_operator.domain import accounts, data_volume, shapes
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -41,7 +41,12 @@ def problems(job: DGLJob) -> tuple[str, ...]:
     checks: Sequence[Callable[[DGLJob], Iterable[str]]] = (
         rules.violations,
         _shapes,
-        lambda job: (*_partitions(job), *_each_role(job)),
+        lambda job: (
+            *_partitions(job),
+            *_each_role(job),
+            *data_volume.problems(job),
+            *accounts.problems(job),
+        ),
     )
     return next((found for check in checks if (found := tuple(islice(check(job), MAX_PROBLEMS)))), ())
 

@@ -18,10 +18,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 def accounts(job: DGLJob) -> list[Json]:
     """Return the ServiceAccounts, which have to exist before their pods."""
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity.metadata(job, name)}
-        for name in _accounts(job)
-    ]
+    return [_account(job, name) for name in (*_accounts(job), *_worker_account(job))]
 
 
 def rights(job: DGLJob, own_pods: frozenset[str]) -> list[Json]:
@@ -46,10 +43,25 @@ def rights_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
     return tuple((kind, name) for name in _accounts(job) for kind in ("RoleBinding", "Role"))
 
 
-def account_name(job: DGLJob, role: Role) -> str:
-    """Return the ServiceAccount that the operator makes for a role."""
+def account_name(job: DGLJob, role: Role) -> str | None:
+    """Return the ServiceAccount that the operator makes for a role, None for workers that need none."""
     name = identity.job_name(job)
+    if role is Role.WORKER:
+        return next(iter(_worker_account(job)), None)
     return names.launcher(name) if role is Role.LAUNCHER else names.partitioner(name)
+
+
+def _account(job: DGLJob, name: str) -> Json:
+    metadata = identity.metadata(job, name)
+    if annotations := job.spec.service_account_annotations:
+        metadata["annotations"] = {**annotations, names.ANNOTATION_KEYS: ",".join(sorted(annotations))}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def _worker_account(job: DGLJob) -> tuple[str, ...]:
+    """Workers have an account for its annotations alone: it gets no rights, and they mount no token of it."""
+    has_one = job.spec.partition_mode.has_workers and job.spec.service_account_annotations
+    return (names.worker_account(identity.job_name(job)),) if has_one else ()
 
 
 def _accounts(job: DGLJob) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The operator's own init containers of the launcher and the partitioner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dgl_operator.api.v1alpha1 import DGLJob
@@ -15,7 +15,7 @@ KUBE_MOUNT = {"name": names.VOLUME_KUBE, "mountPath": names.KUBE_DIR}
 
 
 def of(
-    job: DGLJob, role: Role, pod: Mapping[str, Any], dataset: Mapping[str, Any], images: Images
+    job: DGLJob, role: Role, pod: Mapping[str, Any], dataset: Sequence[Mapping[str, Any]], images: Images
 ) -> list[Json]:
     """Return the init containers that run before the user's, in their order.
 
@@ -23,7 +23,7 @@ def of(
         job: The job.
         role: Launcher or partitioner; workers have none.
         pod: The pod spec, whose security demands they meet.
-        dataset: The mount into which the partitioner delivers.
+        dataset: The mounts of the container into which the partitioner delivers.
         images: Their images.
     """
     if role is Role.WORKER or not job.spec.partition_mode.has_workers:
@@ -31,7 +31,7 @@ def of(
     kubectl = _container(names.KUBECTL_DOWNLOAD, images.kubectl_download, [KUBE_MOUNT])
     found = [{**kubectl, "env": environment.of_init_container()}]
     if role is Role.LAUNCHER and job.spec.partition_mode.has_partitioner:
-        found.append(_watcher(job, names.WATCHER_PARTITIONER, [CONFIG_MOUNT, dataset], images))
+        found.append(_watcher(job, names.WATCHER_PARTITIONER, [CONFIG_MOUNT, *dataset], images))
     if role is Role.LAUNCHER:
         found.append(_watcher(job, names.WATCHER_WORKER, [CONFIG_MOUNT], images))
     common = {

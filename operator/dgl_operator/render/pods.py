@@ -6,10 +6,11 @@ Pods are created and never applied: what a template says is fixed once the pod i
 from collections.abc import Mapping
 from typing import Any
 
-from dgl_operator.api.v1alpha1 import DGLJob, mount_path
+from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import (
     access,
     config,
+    data_volume,
     environment,
     identity,
     init_containers,
@@ -84,11 +85,7 @@ def _spec(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], images:
     if role is Role.WORKER and not users.get("hostPID"):
         shape = merge.with_defaults(shape, _REAPED)
     shape = _with_account(job, role, shape)
-    dataset = _mount_at(users, names.DATASET_DIR) or {
-        "name": names.VOLUME_DATASET,
-        "mountPath": names.DATASET_DIR,
-    }
-    own = init_containers.of(job, role, users, dataset, images)
+    own = init_containers.of(job, role, users, data_volume.of_delivery(job, users), images)
     shape = merge.with_first(shape, "initContainers", own)
     mounts = _mounts(job, role, users)
     shape = merge.with_items(shape, "volumes", _volumes(job, mounts, users))
@@ -99,9 +96,9 @@ def _with_account(job: DGLJob, role: Role, pod: Mapping[str, Any]) -> Json:
     """Give the pod its account; workers ask the API server for nothing and carry no token."""
     if pod.get("serviceAccountName") or pod.get("serviceAccount"):
         return dict(pod)
-    if role is Role.WORKER:
-        return merge.with_defaults(pod, {"automountServiceAccountToken": False})
-    return {**pod, "serviceAccountName": access.account_name(job, role)}
+    account = access.account_name(job, role)
+    shape = {**pod, "serviceAccountName": account} if account else dict(pod)
+    return merge.with_defaults(shape, {"automountServiceAccountToken": False} if role is Role.WORKER else {})
 
 
 def _main(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], mounts: list[Json]) -> Json:
@@ -129,11 +126,11 @@ def _mounts(job: DGLJob, role: Role, users: Mapping[str, Any]) -> list[Json]:
     found = [init_containers.CONFIG_MOUNT] if has_workers else []
     if has_workers and role is not Role.WORKER:
         found.append(init_containers.KUBE_MOUNT)
-    if has_workers and role is Role.LAUNCHER and not _mount_at(users, names.DATASET_DIR):
-        found.append({"name": names.VOLUME_DATASET, "mountPath": names.DATASET_DIR})
-    if (role is not Role.LAUNCHER or not has_workers) and not _mount_at(users, names.SHM_DIR):
+    if has_workers and role is Role.LAUNCHER and not data_volume.has_dataset_folder(job, users):
+        found.append(data_volume.EMPTY_MOUNT)
+    if (role is not Role.LAUNCHER or not has_workers) and not data_volume.mount_at(users, names.SHM_DIR):
         found.append({"name": names.VOLUME_SHM, "mountPath": names.SHM_DIR})
-    return [dict(mount) for mount in found]
+    return [dict(mount) for mount in (*found, *data_volume.mounts(job))]
 
 
 def _volumes(job: DGLJob, mounts: list[Json], users: Mapping[str, Any]) -> list[Json]:
@@ -143,12 +140,6 @@ def _volumes(job: DGLJob, mounts: list[Json], users: Mapping[str, Any]) -> list[
         names.VOLUME_KUBE: {"name": names.VOLUME_KUBE, "emptyDir": {}},
         names.VOLUME_DATASET: {"name": names.VOLUME_DATASET, "emptyDir": {}},
         names.VOLUME_SHM: {"name": names.VOLUME_SHM, "emptyDir": shm},
+        **{volume["name"]: volume for volume in data_volume.volumes(job)},
     }
     return [known[mount["name"]] for mount in mounts]
-
-
-def _mount_at(pod: Mapping[str, Any], path: str) -> Json | None:
-    for mount in pod["containers"][0].get("volumeMounts") or ():
-        if mount_path(mount) == path:
-            return dict(mount)
-    return None

@@ -75,6 +75,13 @@ JOBS = {
     "skip": (a_job(mode=Mode.SKIP), Addresses()),
     "everything": (with_everything(), ADDRESSES),
     "explicit-partitioner": (explicit(), Addresses()),
+    "dataset-volume": (
+        a_job(
+            datasetVolume={"persistentVolumeClaim": {"claimName": "graphs"}, "mountPath": "/graphs"},
+            serviceAccountAnnotations={"example.org/role": "trainer"},
+        ),
+        ADDRESSES,
+    ),
     "twelve-workers": (
         a_job(workers=12),
         Addresses("10.0.0.1", "10.0.0.2", tuple(f"10.0.1.{i}" for i in range(12))),
@@ -237,6 +244,125 @@ def test_a_users_volume_at_the_dataset_path_is_used_by_both() -> None:
     assert mount("data", "/dgl_workspace/dataset") in watcher["volumeMounts"]
     assert mount("data", "/dgl_workspace/dataset") in main_of(pod)["volumeMounts"]
     assert volume(pod, "dataset-volume") is None
+
+
+@pytest.mark.parametrize(
+    ("users", "own"),
+    [
+        ([mount("shared", "/dgl_workspace/")], [mount("shared", "/dgl_workspace/")]),
+        (
+            [mount("shared", "/dgl_workspace"), mount("fast", "/dgl_workspace/dataset")],
+            [mount("fast", "/dgl_workspace/dataset")],
+        ),
+        ([mount("code", "/dgl_workspace/code")], [mount("dataset-volume", "/dgl_workspace/dataset")]),
+        (
+            [{**mount("shared", "/dgl_workspace"), "readOnly": True}],
+            [mount("dataset-volume", "/dgl_workspace/dataset")],
+        ),
+        (
+            [{**mount("shared", "/dgl_workspace"), "subPathExpr": "$(POD)"}],
+            [mount("dataset-volume", "/dgl_workspace/dataset")],
+        ),
+    ],
+)
+def test_a_users_volume_that_holds_the_dataset_folder_takes_the_partitions(
+    users: list[Json], own: list[Json]
+) -> None:
+    """An empty directory over it would hide a shared workspace's partitions from the launcher."""
+    volumes = [{"name": each["name"], "emptyDir": {}} for each in users]
+    launcher = with_pod(a_template(command=["dglrun"], volumeMounts=users), volumes=volumes)
+
+    pod = pods.pod(a_job(launcher=launcher), Role.LAUNCHER, 0, IMAGES)
+
+    assert receiving_mounts(pod) == own
+    assert (volume(pod, "dataset-volume") is None) == (own[0]["name"] != "dataset-volume")
+
+
+def receiving_mounts(pod: Json) -> list[Json]:
+    """What the container has into which the partitioner delivers, beside the configuration."""
+    found = [each for each in pod["spec"]["initContainers"] if each["name"] == "watcher-loop-partitioner"]
+    return [each for each in found[0]["volumeMounts"] if each["mountPath"] != "/etc/dgl"]
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("/dgl_workspace", [mount("job-data-volume", "/dgl_workspace")]),
+        ("/dgl_workspace/dataset", [mount("job-data-volume", "/dgl_workspace/dataset")]),
+        (
+            "/dgl_workspace/dataset/raw",
+            [
+                mount("dataset-volume", "/dgl_workspace/dataset"),
+                mount("job-data-volume", "/dgl_workspace/dataset/raw"),
+            ],
+        ),
+        ("/data", [mount("dataset-volume", "/dgl_workspace/dataset"), mount("job-data-volume", "/data")]),
+    ],
+)
+def test_the_dataset_volume_is_where_the_partitions_come(path: str, own: list[Json]) -> None:
+    """What the partitioner leaves on it is seen there, and nothing is mounted over it."""
+    job = a_job(datasetVolume={"hostPath": {"path": "/srv"}, "mountPath": f"{path}/"})
+
+    pod = pods.pod(job, Role.LAUNCHER, 0, IMAGES)
+
+    assert receiving_mounts(pod) == own
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_dataset_volume_is_at_one_path_in_every_main_container(mode: Mode, read_only: bool) -> None:
+    """Sidecars and the user's init containers may mount it by its name."""
+    source = {"nfs": {"server": "nfs.example.org", "path": "/graphs"}}
+    given = {**source, "mountPath": "//graphs/", "readOnly": read_only}
+    explicit = a_template("cut") if mode.has_partitioner else None
+    job = a_job(mode=mode, partitioner=explicit, datasetVolume=given)
+
+    made = list(desired.pods(job, frozenset({Role.LAUNCHER}) | _other_roles(mode), IMAGES))
+
+    wanted = mount("job-data-volume", "/graphs") | ({"readOnly": True} if read_only else {})
+    assert len(made) == {Mode.SKIP: 1, Mode.DIST_PARMETIS: 3}.get(mode, 4)
+    for pod in made:
+        assert wanted in main_of(pod)["volumeMounts"]
+        assert volume(pod, "job-data-volume") == {"name": "job-data-volume", **source}
+
+
+def test_pods_without_a_dataset_volume_have_none() -> None:
+    """The field is an offer."""
+    for pod in desired.pods(a_job(), frozenset(Role), IMAGES):
+        assert volume(pod, "job-data-volume") is None
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_annotations_reach_each_account_and_each_pod_has_one(mode: Mode) -> None:
+    """A cloud gives a pod the identity of its account; workers get one that may do nothing."""
+    wanted = {"example.org/role": "trainer"}
+    job = a_job(mode=mode, serviceAccountAnnotations=wanted)
+    roles = frozenset({Role.LAUNCHER}) | _other_roles(mode)
+
+    made = list(desired.pods(job, roles, IMAGES))
+    accounts = {
+        body["metadata"]["name"]: body["metadata"]
+        for body in desired.objects(job, Addresses())
+        if body["kind"] == "ServiceAccount"
+    }
+    rights = desired.rights(job, frozenset(pod["metadata"]["name"] for pod in made))
+
+    assert {pod["spec"]["serviceAccountName"] for pod in made} == set(accounts)
+    assert all(metadata["annotations"].items() >= wanted.items() for metadata in accounts.values())
+    assert "sage-worker" not in {body["metadata"]["name"] for body in rights}
+    for pod in made:
+        is_worker = pod["metadata"]["labels"]["dgl-operator/role"] == "worker"
+        assert pod["spec"].get("automountServiceAccountToken") == (False if is_worker else None)
+
+
+def test_workers_have_no_account_without_annotations() -> None:
+    """As before: the account `default` of their namespace, without a token."""
+    (first, *_) = desired.pods(a_job(), frozenset({Role.WORKER}), IMAGES)
+
+    assert "serviceAccountName" not in first["spec"]
+    assert not any(
+        body["metadata"]["name"] == "sage-worker" for body in desired.objects(a_job(), Addresses())
+    )
 
 
 def test_a_users_own_shared_memory_is_kept() -> None:

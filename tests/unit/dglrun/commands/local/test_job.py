@@ -1,5 +1,6 @@
 """What `dglrun local` reads in a job, what it refuses, and that pods get what the operator gives them."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,42 @@ def with_volume(volume: dict[str, Any], **mount: Any) -> dict[str, Any]:
     worker = a_template(volumeMounts=[{"name": "v", "mountPath": "/data", **mount}])
     worker["spec"]["volumes"] = [{"name": "v", **volume}]
     return a_raw_job(worker=worker)
+
+
+def test_the_dataset_volume_is_in_every_pod(tmp_path: Path) -> None:
+    """At the path where the operator mounts it, or the one that the job says."""
+    host, claim = {"hostPath": {"path": str(tmp_path)}}, {"persistentVolumeClaim": {"claimName": "c"}}
+    at_default = read(tmp_path, a_raw_job(datasetVolume=host))
+    elsewhere = read(
+        tmp_path,
+        a_raw_job(datasetVolume={**claim, "mountPath": "/graphs/", "readOnly": True}),
+        **{"job-data-volume": tmp_path},
+    )
+
+    for role in Role:
+        assert Mount("/data", tmp_path, "volume-job-data-volume") in pod_of(at_default, role).mounts
+        assert Mount("/graphs", tmp_path, "volume-job-data-volume", True) in pod_of(elsewhere, role).mounts
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"nfs": {}},
+            "spec.datasetVolume: expected emptyDir, hostPath or --volume job-data-volume=DIR, got 'nfs'",
+        ),
+        ({}, "--volume job-data-volume=DIR, got nothing"),
+        ("/srv", "spec.datasetVolume: expected a mapping, got '/srv'"),
+        (
+            {"mountPath": "/etc/dgl", "emptyDir": {}},
+            "spec.datasetVolume.mountPath: expected a free absolute path",
+        ),
+    ],
+)
+def test_a_dataset_volume_that_is_not_here_is_refused(tmp_path: Path, given: Any, says: str) -> None:
+    """With the flag that makes it one."""
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read(tmp_path, a_raw_job(datasetVolume=given))
 
 
 def test_volumes_are_folders_of_this_machine(tmp_path: Path) -> None:
