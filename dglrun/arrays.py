@@ -97,6 +97,21 @@ def number_rows(groups: Array, following: Ints) -> Ints:
     return numbers
 
 
+def spans(starts: Ints, sizes: Ints) -> Ints:
+    """The numbers from each start on, one range after another.
+
+    Args:
+        starts: First number of each range, int64, shape (ranges,).
+        sizes: Length of each range, int64, shape (ranges,); none below 0.
+
+    Returns:
+        int64, shape (sum of the sizes,).
+    """
+    before = np.cumsum(sizes) - sizes
+    found: Ints = np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
+    return found
+
+
 def imbalance(loads: Ints) -> float:
     """The largest load over the mean load; 1 is even, and stands for no load at all.
 

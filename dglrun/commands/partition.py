@@ -1,8 +1,8 @@
 """`dglrun partition`: assign the nodes of a chunked graph to parts by the back end that is named.
 
 Writes `<ntype>.txt` for every node type and partition_meta.json. Back ends: random, metis, kaminpar, user
-(an assignment that you bring) in this process; zoltan, parmetis, pm_dglpart by MPI ranks. A mode has a
-default and never runs another back end than the one it names.
+(an assignment that you bring) in this process; zoltan, parmetis, streaming, pm_dglpart by MPI ranks, in mode
+DistParMETIS random and user too. A mode has a default and never runs another back end than the one it names.
 """
 
 import argparse
@@ -73,7 +73,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would run and be written, and exit"
     )
-    _add_ranks(parser.add_argument_group("MPI ranks (zoltan, parmetis, pm_dglpart)"))
+    _add_ranks(
+        parser.add_argument_group("MPI ranks (zoltan, parmetis, streaming, pm_dglpart; all in DistParMETIS)")
+    )
 
 
 def _add_quality(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +149,9 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen(args)
     if not args.dry_run and Mode(args.mode) is not Mode.DIST_PARMETIS:
         writable.require_folder(args.out_dir)
-    if backend in ON_RANKS:  # the ranks lock the folder, on every host that has one
+    if (
+        backend in ON_RANKS or Mode(args.mode) is Mode.DIST_PARMETIS
+    ):  # the ranks lock the folder, on every host that has one
         return _by_ranks(args, backend)
     with nullcontext() if args.dry_run else output_folder.reserved(args.out_dir):
         return _in_process(args, backend) if backend in IN_PROCESS else _by_pm_dglpart(args)
@@ -251,7 +255,8 @@ def _by_ranks(args: argparse.Namespace, backend: str) -> int:
     mpirun.require()
     remote = _remote(args)
     if remote is None:
-        libraries.load(backend)
+        if backend in libraries.SONAMES:
+            libraries.load(backend)
         _loaded(args)
     ranks = args.ranks or (len(remote.hosts) if remote else max(1, int(cgroup.cpu_limit())))
     job = mpirun.Job(_program(args, backend), ranks, remote, env=mpirun.RANK_ENV | mpirun.KEEP_FREED)
@@ -325,6 +330,7 @@ def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
         "--seed": args.seed,
         "--balance": args.balance,
         "--imbalance": args.imbalance,
+        **({"--assignment": args.assignment.absolute()} if args.assignment else {}),
     }
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
     return (sys.executable, "-m", "mpi4py", "-m", "dglrun.commands.partition_rank", *words)

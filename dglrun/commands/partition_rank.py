@@ -7,6 +7,7 @@ from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser, above, whole
 from dglrun.formats import assignment
 from dglrun.mpi.collectives import MpiRanks
+from dglrun.partitioning import ON_WORKERS
 from dglrun.partitioning.distributed import rank_main
 
 
@@ -23,11 +24,12 @@ def _parser() -> Parser:
     parser.add_argument("--in-dir", type=Path, required=True)
     parser.add_argument("--metadata-filename", required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
-    parser.add_argument("--backend", choices=tuple(rank_main.LIBRARIES), required=True)
+    parser.add_argument("--backend", choices=ON_WORKERS, required=True)
     parser.add_argument("--num-parts", type=whole(1, assignment.MAX_PARTS), required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--balance", required=True)
     parser.add_argument("--imbalance", type=above(1.0), required=True)
+    parser.add_argument("--assignment", type=Path)
     parser.add_argument("--block-rows", type=whole(1), default=rank_main.BLOCK_ROWS)
     return parser
 

@@ -10,14 +10,16 @@ IMBALANCE = 1.05
 
 IN_PROCESS = ("random", "metis", "kaminpar", "user")
 """Back ends that run in one process; `user` takes an assignment that the user has made."""
-ON_RANKS = ("zoltan", "parmetis")
+ON_RANKS = ("zoltan", "parmetis", "streaming")
 """Back ends that run on MPI ranks of ours."""
+ON_WORKERS = (*ON_RANKS, "random", "user")
+"""Back ends that run on MPI ranks in mode DistParMETIS."""
 PROGRAM = "pm_dglpart"
 """The back end that is a program of its own, started by mpirun."""
 BACKENDS = {
     Mode.DGL_API: ("metis", "kaminpar", "random", "user"),
-    Mode.PARMETIS: ("parmetis", PROGRAM, "zoltan", "metis", "kaminpar", "random", "user"),
-    Mode.DIST_PARMETIS: ("parmetis", "zoltan"),
+    Mode.PARMETIS: ("parmetis", PROGRAM, "zoltan", "streaming", "metis", "kaminpar", "random", "user"),
+    Mode.DIST_PARMETIS: ("parmetis", "zoltan", "streaming", "random", "user"),
 }
 """Of each mode: the first one is the default, and none runs that was not named."""
 DGL_METHODS = ("metis", "random")

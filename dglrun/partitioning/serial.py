@@ -1,6 +1,7 @@
 """A chunked graph in one process: its CSR, and the assignment by a back end that is not distributed."""
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,36 @@ def _group(src: Ints, dst: Ints, buckets: csr.Buckets) -> csr.Keys:
 
 def random_parts(graph: ChunkedGraph, num_parts: int, seed: int) -> dict[str, Parts]:
     """Random parts by node type, uint16, shape (nodes of the type,); one seed gives one assignment."""
-    rng = np.random.default_rng(seed)
     pairs = zip(graph.ntypes, graph.num_nodes, strict=True)
-    return {ntype: random_partition.assign(count, num_parts, rng) for ntype, count in pairs}
+    return {
+        ntype: random_partition.assign(count, num_parts, (seed, kind))
+        for kind, (ntype, count) in enumerate(pairs)
+    }
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """What weights are made of.
+
+    Attributes:
+        rows: Rows of all nodes.
+        train: Which are training nodes, bool, shape (nodes,); None where they are not balanced.
+        types: Type ID of each node, int64, shape (nodes,).
+        columns: Weight column of each type, int64, shape (types,).
+    """
+
+    rows: csr.Csr
+    train: training_nodes.Mask | None
+    types: Ints
+    columns: Ints
+
+    @staticmethod
+    def of(graph: ChunkedGraph, balance: weights.Balance) -> "_Nodes":
+        """Read masks and edges; a missing mask is told before the edges are read."""
+        train = training_nodes.mask(graph, 0, sum(graph.num_nodes)) if balance.train else None
+        rows = graph_rows(graph)
+        types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
+        return _Nodes(rows, train, types, weights.type_columns(graph.num_nodes, balance))
 
 
 def metis_parts(
@@ -70,15 +98,12 @@ def metis_parts(
         BackendFailedError: METIS returned an error, or was killed.
     """
     lib = metis.load()
-    train = _training(graph, balance)
-    rows = graph_rows(graph)
-    types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
-    columns = weights.type_columns(graph.num_nodes, balance)
-    loads = weights.multi(columns, types, rows.in_degree, train, balance)
+    nodes = _Nodes.of(graph, balance)
+    loads = weights.multi(nodes.columns, nodes.types, nodes.rows.in_degree, nodes.train, balance)
     totals, largest = loads.sum(axis=0), loads.max(axis=0, initial=0)
     bounds = weights.tolerances(totals, largest, num_parts, imbalance)
     loads = weights.without_empty(loads, totals)
-    parts = metis.assign(lib, rows, loads, bounds[totals > 0], num_parts, seed)
+    parts = metis.assign(lib, nodes.rows, loads, bounds[totals > 0], num_parts, seed)
     return by_type(graph, parts), lib.name
 
 
@@ -117,15 +142,12 @@ def kaminpar_parts(
 
 
 def _write_weighted(graph: ChunkedGraph, balance: weights.Balance, path: Path) -> None:
-    train = _training(graph, balance)
-    rows = graph_rows(graph)
-    types = np.repeat(np.arange(len(graph.ntypes)), graph.num_nodes)
-    columns = weights.type_columns(graph.num_nodes, balance)
-    kaminpar.write(path, rows, weights.single_by_type(columns, types, rows.in_degree, train, balance)[:, 0])
-
-
-def _training(graph: ChunkedGraph, balance: weights.Balance) -> training_nodes.Mask | None:
-    return training_nodes.mask(graph, 0, sum(graph.num_nodes)) if balance.train else None
+    nodes = _Nodes.of(graph, balance)
+    degrees, train = nodes.rows.in_degree, nodes.train
+    training = 0 if train is None else int(np.count_nonzero(train))
+    share = weights.training_share(len(degrees), int(degrees.sum()), training, balance)
+    loads = weights.single(degrees, train, share, balance, nodes.columns[nodes.types])
+    kaminpar.write(path, nodes.rows, loads[:, 0])
 
 
 def by_type(graph: ChunkedGraph, parts: Parts) -> dict[str, Parts]:

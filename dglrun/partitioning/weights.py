@@ -94,20 +94,33 @@ def multi(columns: Ints, types: Ints, in_degree: Ints, train: Mask | None, balan
     return found
 
 
-def single(in_degree: Ints, train: Mask | None, share: int, balance: Balance) -> Weights:
+def single(
+    in_degree: Ints, train: Mask | None, share: int, balance: Balance, kinds: Ints | None = None
+) -> Weights:
     """One weight for each node, for back ends that know no more: 1, plus the in-degree for edges.
 
     Args:
         in_degree: Input edges that end in each node, int64, shape (nodes,).
         train: Which nodes are training nodes, bool, shape (nodes,); None where they are not balanced.
         share: What a training node weighs more, from `training_share`.
-        balance: What to balance; types cannot be.
+        balance: What to balance; a part's sum is balanced, not each type for itself.
+        kinds: Column of each node's type (`type_columns`), int64, shape (nodes,): every type counts as much
+            as the others, in place of 1 for each node. None: types do not count.
 
     Returns:
-        int64, shape (nodes, 1).
+        int64, shape (nodes, 1), at least 1.
     """
-    found = 1 + in_degree if balance.edges else np.ones(len(in_degree), np.int64)
+    found: Weights = np.ones(len(in_degree), np.int64) if kinds is None else _even_shares(kinds)
+    if balance.edges:
+        found = found + in_degree
     return (found if train is None else found + share * train).reshape(-1, 1)
+
+
+def _even_shares(kinds: Ints) -> Ints:
+    """A weight for each node, at least 1, by which every kind's sum is about the same."""
+    counts = np.maximum(np.bincount(kinds), 1)
+    shares: Ints = np.maximum(1, len(kinds) // (len(counts) * counts))[kinds]
+    return shares
 
 
 def training_share(nodes: int, edges: int, training: int, balance: Balance) -> int:
@@ -120,33 +133,6 @@ def training_share(nodes: int, edges: int, training: int, balance: Balance) -> i
         balance: What else is balanced.
     """
     return (nodes + (edges if balance.edges else 0)) // max(1, training)
-
-
-def single_by_type(
-    columns: Ints, types: Ints, in_degree: Ints, train: Mask | None, balance: Balance
-) -> Weights:
-    """One weight for each node in which every type counts as much as the others: see `single`.
-
-    A part's sum is balanced, not each type for itself.
-
-    Args:
-        columns: From `type_columns`, int64, shape (types,).
-        types: Type ID of each node, int64, shape (nodes,).
-        in_degree: Input edges that end in each node, int64, shape (nodes,).
-        train: Which nodes are training nodes, bool, shape (nodes,); None where they are not balanced.
-        balance: What to balance.
-
-    Returns:
-        int64, shape (nodes, 1), at least 1.
-    """
-    kinds = columns[types]
-    counts = np.maximum(np.bincount(kinds), 1)
-    shares = np.maximum(1, len(types) // (len(counts) * counts))
-    found: Weights = shares[kinds] + in_degree if balance.edges else shares[kinds]
-    if train is not None:
-        edges, training = int(in_degree.sum()), int(np.count_nonzero(train))
-        found = found + training_share(len(types), edges, training, balance) * train
-    return found.reshape(-1, 1)
 
 
 def without_empty(weights: Weights, totals: Ints) -> Weights:

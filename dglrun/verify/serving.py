@@ -10,8 +10,7 @@ from dglrun.formats.dgl.folder import PartitionFolder
 
 REMEDY = (
     "partition again into fewer parts, or with a method that gives every part some of each type "
-    "(dglrun partition --backend random; in a job --partition-backend random, which mode DistParMETIS "
-    "has not), or leave the feature out"
+    "(dglrun partition --backend random; in a job --partition-backend random), or leave the feature out"
 )
 
 

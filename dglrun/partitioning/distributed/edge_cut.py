@@ -1,11 +1,16 @@
-"""Edge cut and loads of a distributed assignment: each rank asks the owners for its neighbours' parts."""
+"""Edge cut and loads of a distributed assignment: each rank asks the owners for the parts of nodes."""
 
 import numpy as np
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, share
 from dglrun.formats.assignment import Parts
-from dglrun.mpi.collectives import Ranks, ask_owners
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.id_map import IdMap
+from dglrun.mpi.collectives import BlockStream, Ranks, ask_owners, has_more
+from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning.csr import Csr
+from dglrun.partitioning.distributed import distributed_csr
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 from dglrun.partitioning.partition_quality import PartitionQuality
 
 BLOCK = 1 << 21
@@ -25,11 +30,56 @@ def measure(
         parts: Part of each row, uint16, shape (rows,).
         shape: Number of node types and of parts.
     """
+    edges = np.bincount(parts, weights=rows.in_degree, minlength=shape[1]).astype(np.int64)
+    return _added(ranks, _cut(ranks, starts, rows, parts), edges, types, parts, shape)
+
+
+def measure_by_input(
+    ranks: Ranks,
+    graph: ChunkedGraph,
+    nodes: CyclicDistribution,
+    parts: Parts,
+    num_parts: int,
+    block_rows: int,
+) -> PartitionQuality:
+    """Score an assignment without the graph's rows: each rank reads its share of the edges; collective.
+
+    Args:
+        ranks: All ranks.
+        graph: The graph.
+        nodes: Which rank owns which node.
+        parts: Part of each of this rank's nodes, uint16, shape (nodes.size(rank),).
+        num_parts: Parts.
+        block_rows: Edges read and asked about at once.
+
+    Raises:
+        AgreedError: a bad edge row or an ID out of range, on any rank.
+    """
+    index = index_tables(ranks, graph.edge_tables())
+    start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
+    blocks = distributed_csr.edges(graph, index, start, stop, block_rows)
+    stream = BlockStream(blocks, distributed_csr.NO_EDGES)
+    edges, cut = np.zeros(num_parts, np.int64), 0
+    while True:
+        src, dst = stream.next()
+        if not has_more(ranks, ranks.gather(stream.state), stream.error):
+            break
+        owners, local = nodes.locate(np.concatenate([src, dst]))
+        theirs = ask_owners(ranks, owners, local, lambda wanted: parts[wanted])
+        cut += int(np.count_nonzero(theirs[: len(src)] != theirs[len(src) :]))
+        edges += np.bincount(theirs[len(src) :], minlength=num_parts)
+    types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(ranks.rank))[0]
+    return _added(ranks, cut, edges, types, parts, (len(graph.ntypes), num_parts))
+
+
+def _added(
+    ranks: Ranks, cut: int, edges: Ints, types: Ints, parts: Parts, shape: tuple[int, int]
+) -> PartitionQuality:
+    """The sum of what the ranks have counted; collective."""
     num_types, num_parts = shape
-    edges = np.bincount(parts, weights=rows.in_degree, minlength=num_parts).astype(np.int64)
     nodes = np.bincount(types * num_parts + parts, minlength=num_types * num_parts)
     return PartitionQuality(
-        sum(ranks.gather(_cut(ranks, starts, rows, parts))),
+        sum(ranks.gather(cut)),
         np.sum(ranks.gather(edges), axis=0),
         np.sum(ranks.gather(nodes.astype(np.int64)), axis=0).reshape(shape),
     )

@@ -20,20 +20,29 @@ from dglrun.formats.id_map import IdMap
 from dglrun.mpi import shared_folder
 from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
 from dglrun.mpi.shared_folder import Members
-from dglrun.partitioning import training_nodes, weights
+from dglrun.partitioning import ON_WORKERS, training_nodes, weights
 from dglrun.partitioning.csr import MAX_NODES, Csr
 from dglrun.partitioning.distributed import (
     distributed_csr,
     edge_cut,
     gather_assignment,
     parmetis,
+    streaming,
     training_mask,
+    without_edges,
     zoltan,
 )
 from dglrun.partitioning.distributed.backend import Backend, PartitionProblem
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
-LIBRARIES: dict[str, Callable[[], Backend]] = {"zoltan": zoltan.Zoltan, "parmetis": parmetis.ParMetis}
+BY_EDGES: dict[str, Callable[[], Backend]] = {
+    "zoltan": zoltan.Zoltan,
+    "parmetis": parmetis.ParMetis,
+    "streaming": streaming.Streaming,
+}
+"""Back ends that get the graph's rows."""
+WITHOUT_EDGES = tuple(name for name in ON_WORKERS if name not in BY_EDGES)
+"""Those that need none."""
 BLOCK_ROWS = 1 << 19
 
 
@@ -69,15 +78,50 @@ def run(ranks: MpiRanks, args: argparse.Namespace) -> None:
         BackendFailedError: the library failed.
     """
     run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
-    backend = run_on_all_ranks(ranks, LIBRARIES[args.backend])
+    backend = None if args.backend in WITHOUT_EDGES else run_on_all_ranks(ranks, BY_EDGES[args.backend])
     with shared_folder.reserved(ranks, args.out_dir) as members:
         _run(ranks, args, backend, members)
 
 
-def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend, members: Members) -> None:
+def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend | None, members: Members) -> None:
     clock = _Clock()
-    graph = run_on_all_ranks(ranks, lambda: _graph(args))
+    graph = run_on_all_ranks(ranks, lambda: _graph(args, MAX_NODES if backend else None))
     nodes = CyclicDistribution.of(sum(graph.num_nodes), ranks.size)
+    if backend is None:
+        parts, details = _without_edges(ranks, args, graph, nodes, clock)
+    else:
+        parts, details = _by_edges(ranks, args, backend, (graph, nodes), clock)
+    meta = AssignmentMeta(args.num_parts, args.backend, details)
+    gather_assignment.write(ranks, args.out_dir, graph, nodes, parts, meta, members)
+    clock.lap("write")
+    _tell(ranks, clock)
+
+
+def _without_edges(
+    ranks: MpiRanks, args: argparse.Namespace, graph: ChunkedGraph, nodes: CyclicDistribution, clock: "_Clock"
+) -> tuple[Parts, dict[str, Any]]:
+    """Parts of this rank's nodes, and the details for the metadata; no limit on the number of nodes."""
+    details: dict[str, Any] = {"mpi": ranks.library, "ranks": ranks.size}
+    if args.backend == "random":
+        parts = without_edges.at_random(ranks, graph, nodes, args.num_parts, args.seed)
+        details["seed"] = args.seed
+    else:
+        parts = without_edges.brought(ranks, graph, nodes, args.num_parts, args.assignment)
+    clock.lap("partition")
+    quality = edge_cut.measure_by_input(ranks, graph, nodes, parts, args.num_parts, args.block_rows)
+    clock.lap("score")
+    return parts, details | quality.details(graph.ntypes)
+
+
+def _by_edges(
+    ranks: MpiRanks,
+    args: argparse.Namespace,
+    backend: Backend,
+    source: tuple[ChunkedGraph, CyclicDistribution],
+    clock: "_Clock",
+) -> tuple[Parts, dict[str, Any]]:
+    """Parts of this rank's nodes by a back end that gets the rows, and the details for the metadata."""
+    graph, nodes = source
     balance = weights.Balance.parse(args.balance.split(","))
     train = training_mask.of_own(ranks, graph, nodes) if balance.train else None
     rows = distributed_csr.rows(ranks, graph, nodes, args.block_rows)
@@ -92,18 +136,13 @@ def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend, members: M
         shape = len(graph.ntypes), args.num_parts
         details = edge_cut.measure(owners, nodes.starts, rows, types, parts, shape).details(graph.ntypes)
         clock.lap("score")
-    meta = AssignmentMeta(
-        args.num_parts, backend.name, _details(backend, ranks, args) | ranks.gather(details)[0]
-    )
-    gather_assignment.write(ranks, args.out_dir, graph, nodes, parts, meta, members)
-    clock.lap("write")
-    _tell(ranks, clock)
+    return parts, _details(backend, ranks, args) | ranks.gather(details)[0]
 
 
-def _graph(args: argparse.Namespace) -> ChunkedGraph:
+def _graph(args: argparse.Namespace, limit: int | None) -> ChunkedGraph:
     graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
-    if not 0 < (nodes := sum(graph.num_nodes)) < MAX_NODES:
-        raise DataError(f"{graph.name}: expected 1 to {MAX_NODES - 1} nodes, got {nodes}")
+    if limit is not None and not 0 < (nodes := sum(graph.num_nodes)) < limit:
+        raise DataError(f"{graph.name}: expected 1 to {limit - 1} nodes, got {nodes}")
     check.check_parts(graph, args.num_parts)
     return graph
 

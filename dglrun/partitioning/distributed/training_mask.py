@@ -1,13 +1,11 @@
 """Each rank reads its share of the training masks and gets the part of its own nodes."""
 
-import numpy as np
-
 from dglrun.arrays import share
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.mpi.collectives import Ranks, all_to_all, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning import training_nodes
-from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution, to_owners
 from dglrun.partitioning.training_nodes import Mask
 
 
@@ -28,9 +26,4 @@ def of_own(ranks: Ranks, graph: ChunkedGraph, nodes: CyclicDistribution) -> Mask
     index = index_tables(ranks, run_on_all_ranks(ranks, lambda: training_nodes.tables(graph)))
     start, stop = share(nodes.nodes, ranks.rank, ranks.size)
     found = run_on_all_ranks(ranks, lambda: training_nodes.mask(graph, start, stop, index))
-    # A stretch of round robin: what each owner gets of it is in the order of its rows, and so are stretches.
-    groups = [found[(owner - start) % nodes.owners :: nodes.owners] for owner in range(nodes.owners)]
-    counts = np.zeros(ranks.size, np.int64)
-    counts[: nodes.owners] = [len(group) for group in groups]
-    own, _ = all_to_all(ranks, np.concatenate(groups), counts)
-    return own
+    return to_owners(ranks, nodes, start, found)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Array, Ints
+from dglrun.mpi.collectives import Ranks, all_to_all
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,24 @@ class CyclicDistribution:
             return ids & (self.owners - 1), ids >> (self.owners.bit_length() - 1)
         local = ids // self.owners
         return ids - local * self.owners, local
+
+
+def to_owners(ranks: Ranks, nodes: CyclicDistribution, start: int, values: Array) -> Array:
+    """Send each rank what is known of its nodes; collective.
+
+    Args:
+        ranks: All ranks.
+        nodes: Which rank owns which node.
+        start: The first node that this rank knows of, its homogeneous ID; the ranks' stretches
+            follow one another.
+        values: What is known of the nodes from `start` on: shape (nodes, ...), the same dtype on every rank.
+
+    Returns:
+        What all ranks know of this rank's nodes, in the order of its rows; dtype of `values`.
+    """
+    # A stretch of round robin: what each owner gets of it is in the order of its rows, and so are stretches.
+    groups = [values[(owner - start) % nodes.owners :: nodes.owners] for owner in range(nodes.owners)]
+    counts = np.zeros(ranks.size, np.int64)
+    counts[: nodes.owners] = [len(group) for group in groups]
+    own, _ = all_to_all(ranks, np.concatenate(groups), counts)
+    return own

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, spans
 from dglrun.errors import BackendFailedError
 from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.distributed import backend as problems
@@ -135,7 +135,4 @@ def _neighbours(xadj: Ints, adjncy: npt.NDArray[np.int32], local: Ints) -> npt.N
     """Rows `local` one after another; Zoltan asks for all in order, which needs no copy."""
     if len(local) == len(xadj) - 1 and (np.diff(local) == 1).all():
         return adjncy
-    sizes = xadj[local + 1] - xadj[local]
-    ends = np.cumsum(sizes)
-    within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
-    return np.asarray(adjncy[np.repeat(xadj[local], sizes) + within], np.int32)
+    return np.asarray(adjncy[spans(xadj[local], xadj[local + 1] - xadj[local])], np.int32)

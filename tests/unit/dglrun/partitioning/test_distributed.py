@@ -35,13 +35,14 @@ BACKENDS = [
             os.environ.get(LICENCE) != "yes", reason=f"skipped for its licence ({LICENCE} is not yes)"
         ),
     ),
+    pytest.param("streaming"),
 ]
 
 BACKENDS_BY_WEIGHTS = pytest.mark.parametrize(
     ("backend", "balanced"),
     [
         pytest.param(*each.values, weights, marks=each.marks)
-        for each, weights in zip(BACKENDS, (False, True), strict=True)
+        for each, weights in zip(BACKENDS, (False, True, True), strict=True)
     ],
 )
 
@@ -78,7 +79,7 @@ def test_each_node_type_has_a_weight_of_its_own(
 ) -> None:
     """Two types that are two communities: the smallest cut keeps them apart, `--balance types` may not.
 
-    Multi-constraint partitioning, which ParMETIS knows and Zoltan does not.
+    Multi-constraint partitioning, which ParMETIS and our streaming know and Zoltan does not.
     """
     rng = np.random.default_rng(5)
     edges = {f"{t}:r:{t}": rng.integers(0, 300, (4000, 2)) for t in "ab"}
@@ -194,7 +195,7 @@ def test_each_rank_reads_only_its_share_of_the_edges(tmp_path: Path) -> None:
     assert max(read_by) - min(read_by) <= 2 * sum(read_by) // total
 
 
-def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
+def over_two_pods(folder: Path, before: str = "", backend: str = "zoltan") -> tuple[str, ...]:
     """Flags that run the ranks under the names of two pods on this machine, joined by interface `lo`.
 
     Open MPI's daemons get a folder of their own for temporary files, as they have in pods: two that share
@@ -203,6 +204,7 @@ def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
     Args:
         folder: Takes the agent, its log and the hostfile.
         before: Shell text that the agent runs first, $1 being the pod.
+        backend: Who partitions.
     """
     agent, hosts = folder / "agent.sh", folder / "hostfile"
     agent.write_text(
@@ -214,7 +216,7 @@ def over_two_pods(folder: Path, before: str = "") -> tuple[str, ...]:
     )
     agent.chmod(0o755)
     hosts.write_text("10.0.0.1 30050 job-worker-0 slots=1\n10.0.0.2 30050 job-worker-1 slots=1\n")
-    flags = ("--mode", "DistParMETIS", "--backend", "zoltan", "--num-parts", "2", "--interface", "lo")
+    flags = ("--mode", "DistParMETIS", "--backend", backend, "--num-parts", "2", "--interface", "lo")
     return (*flags, "--hostfile", str(hosts), "--agent", str(agent))
 
 
@@ -231,6 +233,52 @@ def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
     assert set((tmp_path / "agent.log").read_text().split()) == {"job-worker-0", "job-worker-1"}
     meta, _ = assignment.load(tmp_path / "out", graph)
     assert (meta.details["ranks"], meta.details["edge_cut_ratio"] < 0.06) == (2, True)
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_workers_deal_out_at_random_what_one_process_does(tmp_path: Path) -> None:
+    """Mode DistParMETIS: the same assignment and the same score, without the rows of the graph."""
+    graph = two_communities(tmp_path / "in")
+    one = partition(tmp_path / "in", tmp_path / "one", "--backend", "random", "--num-parts", "2")
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path, backend="random"))
+
+    assert (one.returncode, ended.returncode) == (0, 0), ended.stderr
+    alone, together = (assignment.load(tmp_path / name, graph) for name in ("one", "out"))
+    assert all((alone[1][ntype] == together[1][ntype]).all() for ntype in graph.ntypes)
+    assert together[0].details == {
+        **alone[0].details,
+        "ranks": 2,
+        "mpi": together[0].details["mpi"],
+    }
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(("mine", "code"), [(True, 0), (False, 65)], ids=["whole", "one line short"])
+def test_workers_take_an_assignment_that_the_user_brings(tmp_path: Path, mine: bool, code: int) -> None:
+    """Mode DistParMETIS: checked, scored and written by all ranks; a bad one is told once."""
+    graph = two_communities(tmp_path / "in")
+    (tmp_path / "mine").mkdir()
+    rng = np.random.default_rng(3)
+    brought = {ntype: rng.integers(0, 2, count) for ntype, count in zip("ab", (450, 150), strict=True)}
+    for ntype, parts in brought.items():
+        lines = parts.tolist() if mine else parts.tolist()[1:]
+        (tmp_path / "mine" / f"{ntype}.txt").write_text("".join(f"{part}\n" for part in lines))
+    flags = (*over_two_pods(tmp_path, backend="user"), "--assignment", str(tmp_path / "mine"))
+
+    ended = partition(tmp_path / "in", tmp_path / "out", *flags)
+
+    assert ended.returncode == code, ended.stderr
+    if not mine:
+        assert ended.stderr.count("a.txt: expected 450 lines, one for each a node, got 449") == 1
+        return
+    meta, found = assignment.load(tmp_path / "out", graph)
+    expected = partition_quality.of_assignment(graph, found, 2).details(graph.ntypes)
+    assert {key: meta.details[key] for key in expected} == expected
+    assert (meta.method, meta.details["ranks"]) == ("user", 2)
+    assert all((found[ntype] == brought[ntype]).all() for ntype in graph.ntypes)
 
 
 @pytest.mark.mpi

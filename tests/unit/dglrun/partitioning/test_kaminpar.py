@@ -76,9 +76,9 @@ def test_a_small_type_weighs_as_much_as_a_large_one() -> None:
     types = np.array([0] * 90 + [1] * 10)
     degrees = np.arange(100)
 
-    found = weights.single_by_type(np.array([0, 1]), types, degrees, None, weights.Balance())[:, 0] - degrees
+    found = weights.single(degrees, None, 0, weights.Balance(), types)[:, 0] - degrees
 
     assert found[types == 0].sum() == 90
     assert found[types == 1].sum() == 50
-    one = weights.single_by_type(np.array([0]), types * 0, degrees, None, weights.Balance())
+    one = weights.single(degrees, None, 0, weights.Balance(), types * 0)
     assert (one == weights.single(degrees, None, 0, weights.Balance())).all()

@@ -155,7 +155,12 @@ def test_what_is_too_large_to_verify_is_still_asked_whether_dgl_can_serve_it(
         ("DistParMETIS", None, (), "--chunked-graph is missing: the Launcher needs it"),
         ("DistParMETIS", None, ("--chunked-graph", "c"), "--partition-entry-point: mode DistParMETIS takes"),
         ("DGL-API", "Partitioner", ("--partition-ranks", "2"), "DGL-API partitions in one process"),
-        ("DistParMETIS", None, ("--partition-backend", "metis"), "has parmetis, zoltan"),
+        (
+            "DistParMETIS",
+            None,
+            ("--partition-backend", "metis"),
+            "has parmetis, zoltan, streaming, random, user",
+        ),
         ("DistParMETIS", None, ("--chunked-graph", "c", "--partition-ranks", "1"), "expected one for each"),
         (
             "ParMETIS",

@@ -46,6 +46,10 @@ MODES = {
     "assigned": ("ParMETIS", f"{PIPELINE} --partition-backend user --partition-assignment /data/parts"),
     "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4 --balance-train"),
     "distparmetis": ("DistParMETIS", f"{PIPELINE} --partition-backend zoltan --interface net1"),
+    "distparmetis-user": (
+        "DistParMETIS",
+        f"{PIPELINE} --partition-backend user --partition-assignment /data/parts",
+    ),
 }
 
 

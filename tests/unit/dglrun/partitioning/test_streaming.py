@@ -1,0 +1,202 @@
+"""The streaming back end on ranks that are threads, and its parts one by one."""
+
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dglrun.arrays import Ints
+from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.id_map import IdMap
+from dglrun.mpi.collectives import Ranks, SingleRank
+from dglrun.partitioning import partition_quality, weights
+from dglrun.partitioning.csr import Csr
+from dglrun.partitioning.distributed import distributed_csr, edge_cut, part_loads, stream_choice, streaming
+from dglrun.partitioning.distributed.backend import PartitionProblem
+from dglrun.partitioning.distributed.part_loads import Kinds, PartLoads
+from dglrun.partitioning.distributed.stream_choice import Neighbours
+from dglrun.partitioning.distributed.stream_order import StreamOrder, chances, even_chances
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
+from dglrun.partitioning.weights import Balance
+from tests.support.heterographs import QUIET, WITH_NODES, Toy
+from tests.support.thread_ranks import on_ranks
+from tests.unit.dglrun.partitioning.builders import two_communities
+
+ALL = Balance(types=True, edges=True)
+
+
+def own_problem(
+    ranks: Ranks, graph: ChunkedGraph, num_parts: int, balance: Balance = ALL
+) -> PartitionProblem:
+    """A rank's share of a graph, read and weighed as rank_main does."""
+    nodes = CyclicDistribution.of(sum(graph.num_nodes), ranks.size)
+    rows = distributed_csr.rows(ranks, graph, nodes, 7)
+    types = IdMap.of(graph.ntypes, graph.num_nodes).to_typed(nodes.ids(ranks.rank))[0]
+    columns = weights.type_columns(graph.num_nodes, balance)
+    loads = weights.multi(columns, types, rows.in_degree, None, balance)
+    totals = np.sum(ranks.gather(loads.sum(axis=0)), axis=0)
+    largest = np.max(ranks.gather(loads.max(axis=0, initial=0)), axis=0)
+    bounds = weights.tolerances(totals, largest, num_parts, 1.05)[totals > 0]
+    return PartitionProblem(nodes.starts, rows, weights.without_empty(loads, totals), bounds, num_parts, 1)
+
+
+def streamed(graph: ChunkedGraph, num_parts: int, size: int, balance: Balance = ALL) -> Ints:
+    """The part of each node in homogeneous order, made by `size` ranks."""
+    nodes = sum(graph.num_nodes)
+
+    def work(ranks: Ranks) -> Ints:
+        problem = own_problem(ranks, graph, num_parts, balance)
+        return streaming.Streaming().partition(ranks, problem).astype(np.int64)
+
+    found = np.full(nodes, -1, np.int64)
+    for rank, parts in enumerate(on_ranks(size, work)):
+        found[rank::size] = parts
+    return found
+
+
+@settings(QUIET, max_examples=20)
+@given(WITH_NODES, st.integers(1, 4))
+def test_any_heterograph_is_assigned_alike_by_any_number_of_ranks(toy: Toy, size: int) -> None:
+    """Empty and isolated types, more parts than nodes of a type; every node has a part."""
+    with TemporaryDirectory() as folder:
+        graph = ChunkedGraph.load(toy.write(Path(folder), chunks=2))
+        nodes = sum(graph.num_nodes)
+
+        found = streamed(graph, toy.parts, min(size, nodes))
+
+        assert found.min() >= 0
+        assert found.max() < toy.parts
+        assert (found == streamed(graph, toy.parts, 1)).all()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_communities_are_found_and_every_constraint_keeps_its_bound(tmp_path: Path, size: int) -> None:
+    """Nodes of each type and edges, at once."""
+    graph = two_communities(tmp_path)
+    nodes = CyclicDistribution.of(sum(graph.num_nodes), size)
+    types = np.repeat([0, 1], graph.num_nodes)
+
+    found = streamed(graph, 2, size)
+
+    def score(ranks: Ranks) -> partition_quality.PartitionQuality:
+        own = found[ranks.rank :: size].astype(np.uint16)
+        return edge_cut.measure_by_input(ranks, graph, nodes, own, 2, 50)
+
+    quality = on_ranks(size, score)[0].details(graph.ntypes)
+    assert quality["edge_cut_ratio"] < 0.06
+    assert quality["edge_balance"] <= 1.06
+    for kind, count in enumerate(graph.num_nodes):
+        assert np.bincount(found[types == kind], minlength=2).max() <= 1.06 * count / 2 + 1
+
+
+def ring(nodes: int, degree_weight: int = 1) -> PartitionProblem:
+    """A ring, whose nodes may count as many edges each, for one rank and four parts."""
+    near = np.arange(nodes)
+    both = np.sort(np.stack([(near - 1) % nodes, (near + 1) % nodes], axis=1), axis=1)
+    degrees = np.full(nodes, degree_weight, np.int64)
+    rows = Csr(np.arange(nodes + 1) * 2, both.ravel().astype(np.int32), np.ones(2 * nodes, np.int32), degrees)
+    loads = np.stack([np.ones(nodes, np.int64), degrees], axis=1)
+    bounds = weights.tolerances(loads.sum(axis=0), loads.max(axis=0), 4, 1.05)
+    return PartitionProblem(np.array([0, nodes]), rows, loads, bounds, 4, 1)
+
+
+def test_loads_beyond_32_bits_are_balanced() -> None:
+    """2^33 edges at each of 400 nodes: sums of 2^41, which back ends of 32 bits refuse."""
+    problem = ring(400, 1 << 33)
+
+    found = streaming.Streaming().partition(SingleRank(), problem)
+
+    sums = part_loads.sums(found, problem.weights, 4)
+    assert sums[:, 1].sum() == 400 << 33
+    assert (sums.max(axis=0) <= 1.06 * sums.mean(axis=0)).all()
+
+
+def test_another_seed_gives_another_assignment_and_the_same_one_the_same() -> None:
+    """The order of the stream and chance come from the seed."""
+    problem = ring(300)
+    other = PartitionProblem(problem.starts, problem.rows, problem.weights, problem.bounds, 4, -5)
+
+    found = [streaming.Streaming().partition(SingleRank(), each) for each in (problem, problem, other)]
+
+    assert (found[0] == found[1]).all()
+    assert (found[0] != found[2]).any()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 9), st.integers(0, 60))
+def test_table_and_sort_choose_alike(seed: int, nodes: int, parts: int, entries: int) -> None:
+    """Whichever is faster for the number of parts."""
+    rng = np.random.default_rng(seed)
+    near = Neighbours(
+        np.sort(rng.integers(0, nodes, entries)),
+        rng.integers(0, parts + 1, entries).astype(np.uint8),
+        rng.integers(1, 4, entries).astype(np.int32),
+    )
+    current = rng.integers(0, parts + 1, nodes).astype(np.uint8)
+    slack = rng.choice([0.0, 0.5, 1.0], (2, parts))
+    kinds, chance = rng.integers(0, 2, nodes).astype(np.uint8), rng.random(nodes)
+
+    table = stream_choice._by_table(near, current, slack, kinds, chance)
+    sort = stream_choice._by_sort(near, current, slack, kinds, chance)
+
+    assert (table.own == sort.own).all()
+    assert (table.score == sort.score).all()
+    some = table.score > 0
+    assert (table.part[some] == sort.part[some]).all()
+
+
+@given(st.integers(1, 10000), st.integers(1, 7), st.integers(0, 3))
+def test_every_node_is_streamed_once_in_each_pass(nodes: int, owners: int, seed: int) -> None:
+    """On the rank that owns it, in a batch that does not depend on the number of ranks."""
+    owners, order = min(owners, nodes), StreamOrder.of(nodes, seed)
+
+    for batches in (order.even(), order.growing()):
+        streamed_ids = []
+        for batch in batches:
+            rows = [order.rows(batch, rank, owners) * owners + rank for rank in range(owners)]
+            assert sorted(np.concatenate(rows).tolist()) == order.rows(batch, 0, 1).tolist()
+            streamed_ids += np.concatenate(rows).tolist()
+        assert sorted(streamed_ids) == list(range(nodes))
+    sizes = [len(batch) for batch in order.growing()[:-1]]
+    assert all(small <= large for small, large in pairwise(sizes))
+
+
+def test_chance_is_even_and_knows_64_bits() -> None:
+    """IDs that differ in their upper half only have different numbers."""
+    ids = np.arange(10000)
+
+    found, dealt = chances(ids, 3), even_chances(ids, 3)
+
+    assert abs(np.histogram(found, 10, (0, 1))[0] - 1000).max() < 150
+    assert abs(np.histogram(dealt, 10, (0, 1))[0] - 1000).max() < 5
+    assert (chances(ids, 3) != chances(ids + (1 << 40), 3)).any()
+    assert (chances(ids, 3) != chances(ids, 4)).any()
+
+
+def test_only_constraints_in_which_a_node_weighs_something_hold_it_back() -> None:
+    """A part that is full of one type takes the other one."""
+    kinds = Kinds.find(np.array([[1, 0], [0, 1], [0, 1]]))
+    loads = PartLoads(SingleRank(), np.array([40, 40]), np.array([1.05, 1.05], np.float32), 2)
+    loads.change(np.array([[21, 0], [0, 10]]))
+
+    slack = loads.slack(kinds, 1.0)[kinds.of[[0, 1]]]
+    room = loads.admission(kinds, np.array([[4, 4], [4, 22]]), 1.0)[kinds.of[[0, 1]]]
+
+    assert slack.tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    assert room[0].tolist() == [0.0, 1.0]
+    assert room[1].tolist() == [1.0, pytest.approx(0.5)]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 8))
+def test_heavy_nodes_are_dealt_to_the_least_full_part(loads: list[int], parts: int) -> None:
+    """As by Graham's rule: the fullest part is above the mean by less than one node."""
+    heavy = np.array(loads).reshape(-1, 1)
+
+    found = part_loads.level(heavy, np.array([1.0]), parts, range(parts))
+
+    sums = part_loads.sums(found, heavy, parts)[:, 0]
+    assert sums.max() <= sum(loads) / parts + max(loads)
+    assert (sums > 0).sum() == min(parts, len(loads))
