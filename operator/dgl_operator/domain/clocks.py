@@ -61,13 +61,13 @@ def next_attempt(life: Life, now: datetime) -> datetime | None:
         return None
     if last.completion_time > now:
         return None
-    return later(last.completion_time, _doubled(_short_ones(life.attempts)))
+    return later(last.completion_time, doubled(_short_ones(life.attempts)))
 
 
 def replacement(pod: Pod, life: Life) -> datetime | None:
     """When a pod that had no work may be replaced: the first at once, then after growing waits."""
     count = life.restarts.pods
-    return later(pod.created, _doubled(count)) if count else None
+    return later(pod.created, doubled(count)) if count else None
 
 
 def force(pod: Pod) -> datetime | None:
@@ -75,7 +75,8 @@ def force(pod: Pod) -> datetime | None:
     return later(pod.deleted_at, FORCE_AFTER)
 
 
-def _doubled(count: int) -> float:
+def doubled(count: int) -> float:
+    """Return the seconds before the next of what has been tried so often."""
     return float(min(FIRST_WAIT * 2.0 ** min(max(count - 1, 0), 10), LONGEST_WAIT))
 
 

@@ -71,8 +71,12 @@ def is_replaceable(pod: Pod) -> bool:
     """
     if pod.succeeded or _failed_by_itself(pod) or pod.invalid_image:
         return False
-    is_rejected = pod.phase == "Failed" and not pod.begun and not pod.disruption.startswith(_DEADLINE)
-    return pod.deleting or pod.is_disrupted or is_rejected
+    return pod.deleting or pod.is_disrupted or _is_rejected(pod)
+
+
+def _is_rejected(pod: Pod) -> bool:
+    """Whether its kubelet refused it before anything of it ran; the user's own deadline is no refusal."""
+    return pod.phase == "Failed" and not pod.begun and not pod.disruption.startswith(_DEADLINE)
 
 
 def of_pod(pod: Pod) -> Failure:
@@ -128,7 +132,8 @@ def _lost(name: str, seen: Observed) -> Failure:
 def _evicted(pod: Pod, at: datetime | None) -> Failure:
     """The node's own reasons are no eviction: it refused the pod, or the user's deadline passed."""
     if pod.disruption.startswith(_NODES_REASONS):
-        return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at, pod.is_disrupted)
+        is_disruption = pod.is_disrupted or _is_rejected(pod)
+        return Failure("PodFailed", f"pod {pod.name}: {pod.disruption}", pod.name, at, is_disruption)
     return Failure("Evicted", f"pod {pod.name} was evicted: {pod.disruption}", pod.name, at, pod.is_disrupted)
 
 

@@ -15,6 +15,7 @@ from dgl_operator.runtime.apply import Applier, prevented
 from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Place, Refused
 from dgl_operator.runtime.configmap_sync import ConfigMapSync
+from dgl_operator.runtime.creations import Creations
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.fresh_reader import FreshReader
 from dgl_operator.runtime.kinds import Json, Key, Kind
@@ -59,6 +60,7 @@ class Reconciler:
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
         self._nodes = Nodes(cluster, clock)
+        self._creations = Creations(clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -91,6 +93,7 @@ class Reconciler:
         raw = self._raw(key)
         if raw is None or "deletionTimestamp" in raw["metadata"] or _is_of_another(raw):
             self._writer.forget(key)
+            self._creations.forget(key)
             return Outcome()
         rejected = self._rejected(raw)
         return self._reject(raw, rejected) if rejected else self._decide(key, raw)
@@ -192,6 +195,7 @@ class Reconciler:
 
     def _end(self, view: View, decision: Decision) -> Outcome:
         """Write the end as it is when the clean-up is done, then clean up: nothing is deleted before."""
+        self._creations.forget(view.key)
         failed = next((fact.reason for fact in decision.facts if fact.type == FAILED and fact.is_true), "")
         clean = decision
         if decision.phase is not view.job.status.phase:
@@ -303,7 +307,6 @@ class Reconciler:
         """Make what is wanted exist; returns what prevents it and when to look again."""
         job = view.job
         view = self._with_own_report(view)
-        present = frozenset(pod.name for pod in view.seen.pods)
         objects = desired.objects(job, view.addresses())
         problem = self._applier.objects(objects, view.seen, view.uid) or self._guard(view)
         if problem is None and not view.seen.pods:
@@ -312,14 +315,28 @@ class Reconciler:
             self._narrow(view)
             return problem, None
         digest = _config_digest(objects)
-        lacking = desired.pods(job, decision.roles, self._rendering.images, present)
-        pods = (_annotated(pod, digest) for pod in lacking)
-        problem = self._applier.pods(pods, view.uid, strict=not view.is_under_way)
+        problem, wait = self._pods(view, decision, digest)
         problem = self._grant(view) or problem
         try:
-            return problem, self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
+            again = self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
+            return problem, Outcome(again).or_sooner(wait).recheck_after
         except Refused as error:  # the launcher then starts with the kubelet's next refresh, a minute later
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
+
+    def _pods(
+        self, view: View, decision: Decision, digest: str | None
+    ) -> tuple[Problem | None, float | None]:
+        """Create pods that are wanted and absent; returns what prevents it and when another may be made."""
+        known = view.key, view.uid, view.job.status.attempt
+        present = frozenset(pod.name for pod in view.seen.pods)
+        self._creations.note(*known, view.seen.pods)
+        waits = self._creations.waits(*known)
+        held = {name: wait for name, wait in waits.items() if name not in present}
+        lacking = desired.pods(view.job, decision.roles, self._rendering.images, present | set(held))
+        pods = (_annotated(pod, digest) for pod in lacking)
+        problem = self._applier.pods(pods, view.uid, strict=not view.is_under_way)
+        self._creations.note(*known, self._store.seen(view.key, view.known).observed.pods)
+        return problem, min(held.values(), default=None)
 
     def _with_own_report(self, view: View) -> View:
         """Let the report begin anew with the attempt: what the last one said of its progress goes."""

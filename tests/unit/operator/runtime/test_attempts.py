@@ -362,6 +362,35 @@ def test_a_pod_that_the_kubelet_rejects_is_made_anew_without_an_attempt() -> Non
     assert operator.cluster.objects[Kind.POD, "default", LAUNCHER]["metadata"]["uid"] != second
 
 
+def test_a_pod_that_others_delete_again_and_again_is_made_anew_after_growing_waits() -> None:
+    """The first at once; nothing in the cluster is asked for more often than for one that is rejected."""
+    operator = Operator()
+    operator.settle()
+
+    def made_again_after() -> float:
+        gone = operator.time
+        operator.cluster.remove(Kind.POD, "default", LAUNCHER)
+        while (outcome := operator.look()) and LAUNCHER not in operator.names(Kind.POD):
+            operator.wait(outcome.recheck_after or 0.0)
+        return (operator.time - gone).total_seconds()
+
+    assert [made_again_after() for _ in range(4)] == [0.0, 10.0, 20.0, 40.0]
+
+
+def test_a_launcher_that_the_kubelet_rejects_while_the_partitioner_runs_costs_no_limit() -> None:
+    """Nothing of it failed: the node had no room for it."""
+    operator = Operator()
+    operator.settle()
+    operator.pod("sage-partitioner", a_pod_status("Running", ip="10.0.0.2"))
+    operator.settle()
+
+    operator.pod(LAUNCHER, a_pod_status("Failed", containers=[], reason="OutOfcpu", message="no room"))
+    operator.look()
+
+    assert (operator.status["phase"], operator.status["attempt"]) == ("Pending", 1)
+    assert operator.status["restarts"]["disruptions"] == 1
+
+
 def test_a_worker_evicted_before_it_had_work_is_made_anew() -> None:
     """The partition that the launcher holds is not thrown away for it."""
     operator = Operator()
