@@ -36,7 +36,8 @@ class AssignmentMeta:
 
     Attributes:
         num_parts: Number of parts.
-        method: `random`, `metis`, `zoltan`, `parmetis`, `pm_dglpart` or `user`.
+        method: the back end: `random`, `metis`, `kaminpar`, `zoltan`, `parmetis`, `streaming`, `pm_dglpart` or
+            `user`.
         details: Further keys: library, seed, ranks, balance, edgeCut, ... (docs/reference/partition.md).
     """
 
