@@ -76,8 +76,9 @@ Write an assignment: <ntype>.txt for each node type, line i = part of node i, an
 partition_meta.json.
 
 The back ends metis, kaminpar, random and user run in this process; zoltan, parmetis,
-streaming and pm_dglpart run as MPI ranks, in mode DistParMETIS all. A mode has a default back end and never runs another
-one than the one that is named.""",
+streaming and pm_dglpart run as MPI ranks, as do random and user in mode
+DistParMETIS. A mode has a default back end and never runs another one than the one
+that is named.""",
     ),
     "dispatch": Command(
         "build DGL's partition folder from a chunked graph and an assignment",

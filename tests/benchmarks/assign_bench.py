@@ -3,7 +3,8 @@
     python -m tests.benchmarks.assign_bench [--nodes 4194304] [--edges 40000000] [--parts 8 64] [--alone]
 
 Power law (RMAT) and power law with communities, parquet, each edge in both directions; with --alone METIS,
-which needs far more memory, is left out. Streaming runs on 1, 2 and 4 ranks: bytes per rank. BENCH_FOLDER names a folder with room for the graphs, else /tmp.
+which needs far more memory, is left out. Streaming runs on 1, 2 and 4 ranks: bytes per rank.
+BENCH_FOLDER names a folder with room for the graphs, else /tmp.
 """
 
 import argparse
