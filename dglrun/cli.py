@@ -75,9 +75,10 @@ to node i of its node type in the partition, as a DistTensor has them.""",
 Write an assignment: <ntype>.txt for each node type, line i = part of node i, and
 partition_meta.json.
 
-The back ends metis, kaminpar, random and user run in this process; zoltan, parmetis
-and pm_dglpart run as MPI ranks. A mode has a default back end and never runs another
-one than the one that is named.""",
+The back ends metis, kaminpar, random and user run in this process; zoltan, parmetis,
+streaming and pm_dglpart run as MPI ranks, as do random and user in mode
+DistParMETIS. A mode has a default back end and never runs another one than the one
+that is named.""",
     ),
     "dispatch": Command(
         "build DGL's partition folder from a chunked graph and an assignment",

@@ -36,7 +36,7 @@ class AssignmentMeta:
 
     Attributes:
         num_parts: Number of parts.
-        method: `random`, `metis`, `zoltan`, `parmetis`, `pm_dglpart` or `user`.
+        method: The back end that ran, such as `random`, `metis` or `user`.
         details: Further keys: library, seed, ranks, balance, edgeCut, ... (docs/reference/partition.md).
     """
 

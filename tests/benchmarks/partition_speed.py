@@ -28,7 +28,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.parmetis import pm_dglpart_output, to_parmetis
 from dglrun.partitioning import partition_quality
 
-RANKS = ("zoltan", "parmetis")
+RANKS = ("zoltan", "parmetis", "streaming")
 
 
 @dataclass(frozen=True)

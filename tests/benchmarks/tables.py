@@ -101,8 +101,9 @@ def _folder() -> list[str]:
 
 def partition() -> Iterator[Cells]:
     """The free back ends by graph and ranks."""
-    small = (("random", 1), ("metis", 1), ("metis nodes", 1), ("zoltan", 1), ("zoltan", 2))
-    for name, wanted in (("C", small), ("S", small), ("M", small[:2])):
+    quick = (("random", 1), ("metis", 1), ("streaming", 1), ("streaming", 2))
+    small = (*quick, ("metis nodes", 1), ("zoltan", 1), ("zoltan", 2))
+    for name, wanted in (("C", small), ("S", small), ("M", quick)):
         with graph(name) as source:
             for backend, ranks in wanted:
                 yield [name, *_partition_cells(_balanced(source, backend, ranks), rest=False)]
@@ -117,9 +118,9 @@ def partition_stages() -> Iterator[Cells]:
 
 
 def assign() -> Iterator[Cells]:
-    """KaMinPar beside METIS, on graphs of 40M edges."""
+    """KaMinPar, streaming and random beside METIS, on graphs of 40M edges."""
     size = (assign_bench.NODES, assign_bench.EDGES, assign_bench.PARTS)
-    return assign_bench.measure(*size, ("metis", "kaminpar"))
+    return assign_bench.measure(*size, assign_bench.BACKENDS)
 
 
 def parmetis() -> Iterator[Cells]:

@@ -14,7 +14,7 @@ from dglrun.partitioning.distributed.stream_order import GOLDEN, Chances
 
 Scores = npt.NDArray[np.float64]
 
-TABLE_PARTS = 256
+TABLE_PARTS = 32
 """Up to so many parts a table is faster than a sort."""
 TIE = 1e-3
 """What chance adds at most: less than any difference that a neighbour makes in a part with room."""

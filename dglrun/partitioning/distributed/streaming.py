@@ -36,7 +36,7 @@ STILL = 0.005
 """A pass that moves a smaller share of the nodes is the last one with its tolerance."""
 HEAVY = 0.25
 """A node that weighs more than this share of a part's mean is dealt out before the first pass."""
-PIECE = 1 << 21
+PIECE = 1 << 19
 """Half-edges and cells of the table of scores that are worked on at once."""
 
 
