@@ -51,5 +51,5 @@ modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the examples
 modern-formats: setup ## What DGL 2 reads of ours: its loader, GraphBolt, training (torch 2.2.1 + dgl 2.1.0)
 	@$(PYTHON) -m tests.modern
 
-bench: setup ## Performance against the peers; ONLY=agents|assign|chunk|dispatch|operator|transfer: one of them, with BENCH_ARGS="--jobs 300"
+bench: setup ## Performance against the peers; ONLY=agents|assign|chunk|dispatch|operator|transfer|verify: one of them, with BENCH_ARGS="--jobs 300"
 	@$(PYTHON) -m tests.benchmarks

@@ -10,12 +10,12 @@ from pathlib import Path
 from dglrun.commands import elapsed, flags
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
-from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
+from dglrun.mpi.collectives import SingleRank
 from dglrun.verify import loader, serving
 from dglrun.verify.keys import Keys, OriginalIds, StableIds, read_assignment
 from dglrun.verify.part import PartChecks
-from dglrun.verify.source import SourceChecks
+from dglrun.verify.source import SourceChecks, load_source
 
 _SHOWN = 20
 
@@ -79,22 +79,21 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _source(folder: PartitionFolder, args: argparse.Namespace) -> Iterable[str]:
-    graph = ChunkedGraph.load(args.in_dir, args.metadata_filename)
-    if sorted(graph.ntypes) != sorted(folder.ntypes) or sorted(graph.etypes) != sorted(folder.etypes):
-        raise DataError(f"{args.in_dir}: has other types than {folder.path}")
-    assigned = read_assignment(args.partitions_dir, graph, folder) if args.partitions_dir else None
+    alone = SingleRank()
+    graph = load_source(args.in_dir, folder, alone, args.metadata_filename)
+    assigned = read_assignment(args.partitions_dir, graph, folder, alone) if args.partitions_dir else None
     keys: Keys
     ids = [folder.original_ids(part, kind) for part in range(folder.parts) for kind in ("node", "edge")]
     if all(found is not None for found in ids):
-        keys = OriginalIds(folder, graph)
+        keys = OriginalIds(folder, graph, alone)
     elif assigned is not None:
-        keys = StableIds(folder, assigned)
+        keys = StableIds(folder, assigned.parts)
     else:
         raise DataError(
             f"{folder.path}: the parts have no orig_nids.dgl and orig_eids.dgl; "
             "comparing with the source needs them or --partitions-dir"
         )
-    return SourceChecks(folder, graph, keys, assigned).problems()
+    return SourceChecks(folder, graph, keys, assigned, alone).problems()
 
 
 def _serving(folder: PartitionFolder, refuse: bool) -> bool:

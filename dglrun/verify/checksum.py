@@ -1,8 +1,9 @@
-"""Order-free comparison of two big tables: every row is a key and a hash, rows in any order.
+"""Order-free comparison of two big tables that several ranks hold in pieces.
 
-Sums of hashes are kept for buckets of keys. Equal sums in all buckets mean equal tables (each wrong
-row would have to be cancelled by others in 64 bits); an unequal bucket is read once more to name
-the first keys that differ.
+Every row is a key and a 64-bit hash, in any order and on any rank. Sums of the hashes modulo 2**64 are
+kept for 64 ranges of keys, on each rank for its own rows, and added over all ranks: one small reduction for
+each table. Equal sums mean equal tables (each wrong row would have to be cancelled by others in 64 bits);
+an unequal range is read again in finer ranges, down to the keys that differ.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,126 +13,201 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dglrun.arrays import Array, Ints
+from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 
 Hashes = NDArray[np.uint64]
 Stream = Callable[[], Iterable[tuple[Array, Hashes]]]
 
-BUCKET_BITS = 16
-MAX_ROWS = 1 << 20
-"""Rows in one block: sums of so many 32-bit halves are exact in float64."""
-
+RANGES = 64
+"""Ranges of keys that are summed apart: what a rank sends in one reduction is 2 KiB."""
+_SLICE = 1 << 15
+"""Rows that are hashed at a time: their columns stay in the processor's cache."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_LOW = np.uint64(0xFFFFFFFF)
 
 
-def mix(values: Array) -> Hashes:
-    """Scramble integers of any dtype and shape, taken modulo 2**64: uint64, same shape.
+def mix(values: Hashes) -> Hashes:
+    """Scramble 64-bit integers of any shape, in their place; returns them.
 
-    One step of splitmix64 from each as its state: Steele, Lea and Flood, "Fast Splittable Pseudorandom
-    Number Generators" (OOPSLA 2014), mix64variant13.
+    The steps are splitmix64's: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators"
+    (OOPSLA 2014), mix64variant13.
     """
-    found = values.astype(np.uint64)
-    found += _GOLDEN
-    found ^= found >> np.uint64(30)
-    found *= _FIRST
-    found ^= found >> np.uint64(27)
-    found *= _SECOND
-    found ^= found >> np.uint64(31)
-    return found
+    shifted = np.empty_like(values)
+    values += _GOLDEN
+    for shift, factor in ((30, _FIRST), (27, _SECOND), (31, None)):
+        np.right_shift(values, np.uint64(shift), out=shifted)
+        values ^= shifted
+        if factor is not None:
+            values *= factor
+    return values
 
 
-def combine(*columns: Array) -> Hashes:
+def hash_columns(*columns: Array) -> Hashes:
     """Hash rows given as columns, each of any integer dtype, shape (rows,): uint64, same shape."""
-    found = mix(columns[0])
-    for column in columns[1:]:
-        found = mix(found + column.astype(np.uint64))
+    first, *factors = _odd_numbers(0, len(columns))
+    found = np.empty(len(columns[0]), np.uint64)
+    product = np.empty(min(len(found), _SLICE), np.uint64)
+    for start in range(0, len(found), _SLICE):
+        rows = slice(start, start + _SLICE)
+        total = found[rows]
+        np.multiply(_unsigned(columns[0][rows]), first, out=total)
+        for column, factor in zip(columns[1:], factors, strict=True):
+            total += np.multiply(_unsigned(column[rows]), factor, out=product[: len(total)])
+        mix(total)
     return found
 
 
-def row_hashes(rows: Array) -> Hashes:
-    """Hash the bytes of each row of an array of any dtype, shape (rows, ...): uint64, shape (rows,)."""
+def _unsigned(column: Array) -> Hashes:
+    """Integers modulo 2**64, without a copy where they have 64 bits."""
+    return column.view(np.uint64) if column.dtype.itemsize == 8 else column.astype(np.uint64)
+
+
+def hash_rows(keys: Array, rows: Array) -> Hashes:
+    """Hash the bytes of each row together with its key.
+
+    The bytes are taken as 32-bit words, each multiplied by an odd 64-bit number of its own, summed modulo
+    2**64 with the key and mixed. With 64-bit words two flipped highest bits would cancel, as in a row of
+    floats that is negated.
+
+    Args:
+        keys: Any integers, shape (rows,).
+        rows: Any dtype, shape (rows, ...).
+
+    Returns:
+        uint64, shape (rows,).
+    """
+    words = _words(rows)
+    low, high = (_odd_numbers(at, words.shape[1]) for at in (1, 2))
+    found = np.empty(len(rows), np.uint64)
+    step = max(1, 8 * _SLICE // max(words.shape[1], 1))
+    for start in range(0, len(found), step):
+        part = words[start : start + step]
+        total = np.einsum("ij,j->i", part, low)
+        total += np.einsum("ij,j->i", part >> np.uint64(32), high)
+        total += _unsigned(keys[start : start + step]) * _GOLDEN
+        found[start : start + step] = mix(total)
+    return found
+
+
+def _words(rows: Array) -> Hashes:
+    """The bytes of each row as 64-bit words, the last one filled up with zeros: shape (rows, words)."""
     width = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), width)
-    found = np.zeros(len(rows), np.uint64)
-    whole = width - width % 8
-    words = np.ascontiguousarray(data[:, :whole]).view(np.uint64)
-    for columns in (words, data[:, whole:]):
-        for at in range(columns.shape[1]):
-            found += mix(columns[:, at].astype(np.uint64) ^ mix(np.array([at + 1]))[0])
-            found = (found << np.uint64(1)) | (found >> np.uint64(63))
-    return found
+    if width % 8 == 0:
+        return data.view(np.uint64)
+    if width in (1, 2, 4):
+        return data.view(np.dtype(f"u{width}")).astype(np.uint64)
+    padded = np.zeros((len(rows), width + -width % 8), np.uint8)
+    padded[:, :width] = data
+    return padded.view(np.uint64)
+
+
+def _odd_numbers(family: int, count: int) -> Hashes:
+    """Fixed odd numbers that look random, others for each family: uint64, shape (count,)."""
+    return mix(np.arange(count, dtype=np.uint64) + np.uint64((family + 1) << 40)) | np.uint64(1)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Keys whose rows differ: `missing` from the second table, `extra` in it, or `changed`."""
+    """The first keys whose rows differ.
+
+    Attributes:
+        missing: Keys of which the second table lacks a row.
+        extra: Keys of which it has a row too many.
+        changed: Keys whose rows are others.
+        holders: The ranks that hold the second table's rows of `extra` and `changed`.
+        more: Whether other keys differ, too.
+    """
 
     missing: Sequence[int]
     extra: Sequence[int]
     changed: Sequence[int]
+    holders: Sequence[int] = ()
+    more: bool = False
 
     def __str__(self) -> str:
-        """All that differs, in words."""
+        """What differs, in words."""
         named = {"missing": self.missing, "too many": self.extra, "different": self.changed}
-        return "; ".join(f"{what}: {_some(keys)}" for what, keys in named.items() if keys)
+        found = [f"{what}: {_some(keys)}" for what, keys in named.items() if keys]
+        return "; ".join([*found, *(["others differ too"] if self.more else [])])
 
 
-def compare(first: Stream, second: Stream, keys: int) -> Difference | None:
-    """Compare two tables.
+def compare(ranks: Ranks, first: Stream, second: Stream, keys: int) -> Difference | None:
+    """Compare two tables; collective.
 
     Args:
-        first: Yields blocks of keys (any integers, from 0 to `keys` - 1 in a sound table) and hashes
-            (uint64), both of shape (rows,), at most `MAX_ROWS` rows; called again if the tables differ.
-        second: The other table.
+        ranks: The processes.
+        first: Yields blocks of this rank's keys (any integers) and hashes (uint64), both of shape (rows,);
+            called again if the tables differ. Over all ranks the keys are 0 to `keys` - 1, each once.
+        second: The same of the other table, which has as many rows if it is sound.
         keys: Number of keys.
 
     Returns:
-        None if they are equal; else what differs in the first bucket that differs.
+        None if they are equal; else what differs in the first range that differs. The same on every rank.
+
+    Raises:
+        AgreedError: a stream of some rank raised a `DataError`.
     """
-    unequal = np.flatnonzero((_sums(first, keys) != _sums(second, keys)).any(axis=0))
-    return _locate(first, second, int(unequal[0]), keys) if len(unequal) else None
+    low, high, more = 0, keys, False
+    while True:
+        shift = max(0, (high - low - 1).bit_length() - RANGES.bit_length() + 1)
+        by_rank = _gather(ranks, first, second, _Ranges(low, high, shift))
+        one, two = (np.sum([found[side] for found in by_rank], axis=0, dtype=np.uint64) for side in (0, 1))
+        unequal = np.flatnonzero((one != two).any(axis=0))
+        if not len(unequal):
+            return None
+        if shift == 0:
+            return _difference(low, one, two, [found[1] for found in by_rank], more)
+        more = more or len(unequal) > 1
+        low += int(unequal[0]) << shift
+        high = min(low + (1 << shift), high)
 
 
-def _sums(stream: Stream, keys: int) -> Array:
-    """Sums modulo 2**64 of the low and the high halves of the hashes, and counts, by bucket."""
-    buckets = _bucket(np.array([keys]), keys)[0] + 1
-    sums = np.zeros((3, buckets), np.uint64)
-    for found, hashes in stream():
-        where = _bucket(found, keys)
-        for at, half in enumerate((hashes & _LOW, hashes >> np.uint64(32))):
-            sums[at] += np.bincount(where, half.astype(np.float64), buckets).astype(np.uint64)
-        sums[2] += np.bincount(where, minlength=buckets).astype(np.uint64)
+@dataclass(frozen=True)
+class _Ranges:
+    """The keys from `low` to `high` (exclusive) in `RANGES` ranges of 2**shift keys each."""
+
+    low: int
+    high: int
+    shift: int
+
+
+def _gather(ranks: Ranks, first: Stream, second: Stream, wanted: _Ranges) -> list[tuple[Hashes, Hashes]]:
+    """The sums of both tables on every rank."""
+    return ranks.gather(run_on_all_ranks(ranks, lambda: (_sums(first, wanted), _sums(second, wanted))))
+
+
+def _sums(stream: Stream, wanted: _Ranges) -> Hashes:
+    """Sum of the hashes and number of the rows in each range of keys: shape (2, ranges)."""
+    sums = np.zeros((2, RANGES), np.uint64)
+    for keys, hashes in stream():
+        ends, values = _by_range(keys, hashes, wanted)
+        counts = np.diff(ends)
+        full = np.flatnonzero(counts)
+        if len(full):
+            sums[0, full] += np.add.reduceat(values[: ends[-1]], ends[full])
+            sums[1] += counts.astype(np.uint64)
     return sums
 
 
-def _bucket(found: Array, keys: int) -> Ints:
-    """Bucket of each key; the last one, after those of all keys, is for keys that are none."""
-    strangers = (max(keys, 1) - 1 >> BUCKET_BITS) + 1
-    where = found.astype(np.int64) >> BUCKET_BITS
-    where[(found < 0) | (found >= keys)] = strangers
-    return where
+def _by_range(keys: Array, hashes: Hashes, wanted: _Ranges) -> tuple[Ints, Hashes]:
+    """Where each range begins and ends, shape (ranges + 1,), and the hashes in the order of the ranges."""
+    bounds = np.minimum(wanted.low + (np.arange(RANGES + 1) << wanted.shift), wanted.high)
+    if not (keys[1:] < keys[:-1]).any():  # as dispatch writes them, and as the source has them
+        return np.searchsorted(keys, bounds), hashes
+    inside = np.flatnonzero((keys >= wanted.low) & (keys < wanted.high))
+    where = ((keys[inside] - wanted.low) >> wanted.shift).astype(np.uint8)
+    ends = np.concatenate(([0], np.cumsum(np.bincount(where, minlength=RANGES))))
+    return ends, hashes[inside[np.argsort(where, kind="stable")]]
 
 
-def _locate(first: Stream, second: Stream, bucket: int, keys: int) -> Difference:
-    one, two = _collect(first, bucket, keys), _collect(second, bucket, keys)
-    both = one.keys() & two.keys()
-    return Difference(
-        sorted(key for key in one if len(two.get(key, ())) < len(one[key])),
-        sorted(key for key in two if len(one.get(key, ())) < len(two[key])),
-        sorted(
-            key for key in both if len(one[key]) == len(two[key]) and sorted(one[key]) != sorted(two[key])
-        ),
-    )
-
-
-def _collect(stream: Stream, bucket: int, keys: int) -> dict[int, list[int]]:
-    held: dict[int, list[int]] = {}
-    for found, hashes in stream():
-        inside = _bucket(found, keys) == bucket
-        for key, value in zip(found[inside].tolist(), hashes[inside].tolist(), strict=True):
-            held.setdefault(key, []).append(value)
-    return held
+def _difference(low: int, one: Hashes, two: Hashes, by_rank: Sequence[Hashes], more: bool) -> Difference:
+    """What differs where each range is one key."""
+    wanted, got = one[1].astype(np.int64), two[1].astype(np.int64)
+    extra, changed = got > wanted, (got == wanted) & (one[0] != two[0])
+    found = [(low + np.flatnonzero(marked)).tolist() for marked in (got < wanted, extra, changed)]
+    holders = [rank for rank, held in enumerate(by_rank) if held[1][extra | changed].any()]
+    return Difference(found[0], found[1], found[2], holders, more)
 
 
 def _some(keys: Sequence[int]) -> str:

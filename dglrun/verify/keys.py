@@ -1,31 +1,43 @@
 """What a node or an edge is called on both sides of a comparison."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dglrun.arrays import Array, Ints, number_rows
 from dglrun.errors import DataError
-from dglrun.formats.assignment import load_meta, load_parts
-from dglrun.formats.assignment_shares import assignment_file
+from dglrun.formats import assignment_shares
+from dglrun.formats.assignment import load_meta
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import PartitionFolder
+from dglrun.formats.dgl.partition_book import id_dtype
+from dglrun.mpi.collectives import Ranks, ask_owners, run_on_all_ranks
+
+ROUND_BYTES = 32 << 20
+"""Bytes that may arrive at one rank in one round if all ranks ask it."""
 
 
 class Keys(Protocol):
-    """How nodes and edges are named on both sides: by keys, int64, shape (rows,).
+    """How nodes and edges are named on both sides: by keys, integers, shape (rows,).
 
     Types are given by their positions in the partition's `ntypes` or `etypes`, a part's rows by `start` and
     `stop` (exclusive) among its rows of the type.
+
+    Attributes:
+        are_rows: Whether the key of a node or an edge is its row number in the source.
     """
+
+    are_rows: bool
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
         """Keys of nodes by their original type-wise IDs, int64, shape (rows,)."""
 
-    def node_of_part(self, ids: Ints) -> Ints:
-        """Keys of nodes by their shuffle-global IDs, int64, shape (rows,)."""
+    def node_of_part(self, part: int, numbers: Ints) -> Array:
+        """Keys of a part's nodes by their part-local numbers, shape (rows,)."""
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
         """Keys of a part's rows of a node type, shape (stop - start,)."""
@@ -36,8 +48,8 @@ class Keys(Protocol):
     def count(self, kind: str, at: int) -> int:
         """Keys of a node or edge type are below this; `kind` is `node` or `edge`."""
 
-    def edge_of_source(self, etype: int) -> "EdgeNamer":
-        """Names the edges of a type in the order of the source."""
+    def edge_of_source(self, etype: int, first: int) -> "EdgeNamer":
+        """Names the edges of a type in the order of the source, from row `first` on."""
 
 
 class EdgeNamer(Protocol):
@@ -47,47 +59,62 @@ class EdgeNamer(Protocol):
         """Keys of the next edges, whose destinations have these keys; both int64, shape (edges,)."""
 
 
+def owned_parts(parts: int, ranks: Ranks) -> tuple[int, ...]:
+    """The parts that this rank looks after: p where p mod ranks is its number, as in dispatch."""
+    return tuple(range(ranks.rank, parts, ranks.size))
+
+
+# --- original IDs
+
+
 class OriginalIds:
-    """Keys are original type-wise IDs, int64, which the partition carries in orig_nids and orig_eids.
+    """Keys are original type-wise IDs, which the partition carries in orig_nids and orig_eids; collective.
+
+    Of halo nodes only the rank knows it that has the part that owns them: it is asked once for each.
 
     Args:
-        folder: The partition.
+        folder: The partition; its parts are sound (`PartChecks`).
         graph: Its source.
+        ranks: The processes; each needs the files of its own parts only.
+
+    Attributes:
+        are_rows: True.
 
     Raises:
-        DataError: a part lacks one of the two files, or has another number of rows in it.
+        AgreedError: a part lacks one of the two files, or has another number of rows in it.
     """
 
-    def __init__(self, folder: PartitionFolder, graph: ChunkedGraph) -> None:
+    are_rows = True
+
+    def __init__(self, folder: PartitionFolder, graph: ChunkedGraph, ranks: Ranks) -> None:
         self._folder = folder
         self._graph = graph
-        self._ids = {
-            kind: [_ids(folder, part, kind) for part in range(folder.parts)] for kind in ("node", "edge")
-        }
-        self._table = np.concatenate(
-            [
-                self.nodes(part, at, 0, int(folder.nodes.counts[part, at]))
-                for part in range(folder.parts)
-                for at in range(len(folder.ntypes))
-            ]
+        self._parts = owned_parts(folder.parts, ranks)
+        self._ids = run_on_all_ranks(
+            ranks,
+            lambda: {
+                kind: {part: _ids(folder, part, kind) for part in self._parts} for kind in ("node", "edge")
+            },
         )
+        self._nodes = run_on_all_ranks(ranks, lambda: {part: self._inner(part) for part in self._parts})
+        self._ask_for_halos(ranks)
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
         """See `Keys`."""
         return ids
 
-    def node_of_part(self, ids: Ints) -> Ints:
-        """See `Keys`."""
-        found: Ints = self._table[ids]
+    def node_of_part(self, part: int, numbers: Ints) -> Array:
+        """See `Keys`: int32 where all IDs fit, else int64."""
+        found: Array = self._nodes[part].take(numbers, mode="clip")  # they are in the part: PartChecks
         return found
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
         """See `Keys`."""
-        return self.row_ids("node", part, self._folder.ntypes[ntype], start, stop)
+        return self._rows("node", part, self._folder.ntypes[ntype], start, stop)
 
     def edges(self, part: int, etype: int, start: int, stop: int) -> Ints:
         """See `Keys`."""
-        return self.row_ids("edge", part, self._folder.etypes[etype], start, stop)
+        return self._rows("edge", part, self._folder.etypes[etype], start, stop)
 
     def count(self, kind: str, at: int) -> int:
         """See `Keys`."""
@@ -95,9 +122,9 @@ class OriginalIds:
             return self._graph.node_count(self._folder.ntypes[at])
         return self._graph.edge_count(self._folder.etypes[at])
 
-    def edge_of_source(self, etype: int) -> EdgeNamer:
+    def edge_of_source(self, etype: int, first: int) -> EdgeNamer:
         """See `Keys`."""
-        seen = 0
+        seen = first
 
         def name(dst: Ints) -> Ints:
             nonlocal seen
@@ -106,29 +133,60 @@ class OriginalIds:
 
         return name
 
-    def row_ids(self, kind: str, part: int, name: str, start: int, stop: int) -> Ints:
-        """Original IDs of some of a part's rows of a type.
-
-        Args:
-            kind: `node` or `edge`.
-            part: The part.
-            name: The type's name.
-            start: First row.
-            stop: Row after the last one.
-
-        Returns:
-            int64, shape (stop - start,).
-
-        Raises:
-            DataError: the file ends too early.
-        """
+    def _rows(self, kind: str, part: int, name: str, start: int, stop: int) -> Ints:
+        """Original IDs of some of a part's rows of a type, int64."""
         if start == stop:
             return np.empty(0, np.int64)
-        found: Ints = self._ids[kind][part][name].rows(start, stop).astype(np.int64)
+        found: Ints = self._ids[kind][part][name].rows(start, stop).astype(np.int64, copy=False)
+        return found
+
+    def _inner(self, part: int) -> Array:
+        """An array for all nodes of a part, in which the inner ones have their original IDs."""
+        most = max((self._graph.node_count(name) for name in self._folder.ntypes), default=0)
+        found = np.zeros(self._folder.graph(part).num_nodes, id_dtype(most))
+        start = 0
+        for at, name in enumerate(self._folder.ntypes):
+            stop = start + int(self._folder.nodes.counts[part, at])
+            if start < stop:
+                found[start:stop] = self._ids["node"][part][name].rows(0, stop - start)
+            start = stop
+        return found
+
+    def _ask_for_halos(self, ranks: Ranks) -> None:
+        """Fill in the original IDs of halo nodes, in rounds of bounded size."""
+        rows = max(1, ROUND_BYTES // 8 // ranks.size)
+        blocks = [
+            (part, start, min(start + rows, len(nodes)))
+            for part, nodes in self._nodes.items()
+            for start in range(int(self._folder.nodes.counts[part].sum()), len(nodes), rows)
+        ]
+        ranges = self._folder.nodes
+        for turn in range(max(ranks.gather(len(blocks)))):
+            part, start, stop = blocks[turn] if turn < len(blocks) else (-1, 0, 0)
+            ids = run_on_all_ranks(ranks, lambda: self._global_ids(part, start, stop))  # noqa: B023
+            owners = ranges.parts_of(ids).astype(np.int64) % ranks.size
+            found = ask_owners(ranks, owners, ids, self._answer)
+            if part >= 0:
+                self._nodes[part][start:stop] = found
+
+    def _global_ids(self, part: int, start: int, stop: int) -> Ints:
+        if part < 0:
+            return np.empty(0, np.int64)
+        stored = self._folder.graph(part).node_fields["_ID"]
+        found: Ints = stored.rows(start, stop).astype(np.int64, copy=False)
+        return found
+
+    def _answer(self, asked: Ints) -> Ints:
+        """Original IDs of nodes of this rank's parts by their shuffle-global IDs."""
+        found = np.empty(len(asked), np.int64)
+        parts = self._folder.nodes.parts_of(asked)
+        for part in self._parts:
+            mine = parts == part
+            found[mine] = self._nodes[part][asked[mine] - self._folder.nodes.bounds(part)[0]]
         return found
 
 
-def _ids(folder: PartitionFolder, part: int, kind: str) -> Any:
+def _ids(folder: PartitionFolder, part: int, kind: str) -> dict[str, StoredArray]:
     found = folder.original_ids(part, kind)
     if found is None:
         raise DataError(f"{folder.path}: part {part} has no orig_{kind[0]}ids.dgl")
@@ -143,25 +201,86 @@ def _ids(folder: PartitionFolder, part: int, kind: str) -> Any:
     return found
 
 
+# --- the assignment, and the IDs that follow from it
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The assignment, of each node type a contiguous stretch of the nodes.
+
+    Attributes:
+        starts: By node type of the partition: original ID of the first node of the stretch.
+        parts: The part of each of its nodes: uint8 or uint16, shape (nodes of the stretch,).
+    """
+
+    starts: list[int]
+    parts: list[Array]
+
+    def blocks(self, ntype: int, rows: int) -> Iterator[tuple[Ints, Array]]:
+        """Original IDs and parts of the stretch's nodes, at most `rows` at a time."""
+        start, parts = self.starts[ntype], self.parts[ntype]
+        for at in range(0, len(parts), rows):
+            block = parts[at : at + rows]
+            yield np.arange(start + at, start + at + len(block)), block
+
+
+def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolder, ranks: Ranks) -> Assigned:
+    """Read this rank's share of the assignment; collective.
+
+    Raises:
+        AgreedError: a file is missing or has another number of lines or parts.
+    """
+    run_on_all_ranks(ranks, lambda: _check_parts(folder, partition))
+    files = [assignment_shares.assignment_file(folder, name) for name in partition.ntypes]
+    parts = run_on_all_ranks(
+        ranks,
+        lambda: [
+            assignment_shares.read_share(path, partition.parts, ranks.rank, ranks.size) for path in files
+        ],
+    )
+    lines = np.array(ranks.gather([len(found) for found in parts]), np.int64).reshape(ranks.size, -1)
+    counts = [graph.node_count(name) for name in partition.ntypes]
+    totals = lines.sum(axis=0).tolist()
+    run_on_all_ranks(ranks, lambda: list(map(assignment_shares.check_lines, files, totals, counts)))
+    return Assigned(lines[: ranks.rank].sum(axis=0).tolist(), parts)
+
+
+def _check_parts(folder: Path, partition: PartitionFolder) -> None:
+    meta = load_meta(folder)
+    if meta.num_parts != partition.parts:
+        raise DataError(f"{folder}: assigns {meta.num_parts} parts, {partition.path} has {partition.parts}")
+
+
 class StableIds:
     """Keys are shuffled IDs, int64, which follow from the assignment when input order is kept.
 
+    For folders without original IDs; one process, which holds a table of all nodes.
+
     Args:
         folder: The partition.
-        assigned: The assignment that it was made by.
+        parts: By node type of the partition: the part of each node of the source, any integers.
+
+    Attributes:
+        are_rows: False.
     """
 
-    def __init__(self, folder: PartitionFolder, assigned: "Assigned") -> None:
+    are_rows = False
+
+    def __init__(self, folder: PartitionFolder, parts: Sequence[Array]) -> None:
         self._folder = folder
-        self._tables = [_number(folder, at, parts) for at, parts in enumerate(assigned.parts)]
+        self._tables = [_number(folder, at, found) for at, found in enumerate(parts)]
+        self._nodes: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
         """See `Keys`."""
         return self._tables[ntype][ids]
 
-    def node_of_part(self, ids: Ints) -> Ints:
+    def node_of_part(self, part: int, numbers: Ints) -> Ints:
         """See `Keys`."""
-        return ids
+        if self._nodes[0] != part:
+            graph = self._folder.graph(part)
+            self._nodes = part, graph.node_fields["_ID"].rows(0, graph.num_nodes)
+        return self._nodes[1][numbers]
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
         """See `Keys`."""
@@ -175,38 +294,14 @@ class StableIds:
         """See `Keys`."""
         return self._folder.nodes.total if kind == "node" else self._folder.edges.total
 
-    def edge_of_source(self, etype: int) -> EdgeNamer:
-        """See `Keys`."""
+    def edge_of_source(self, etype: int, first: int) -> EdgeNamer:
+        """See `Keys`; `first` is 0."""
         following = self._folder.edges.starts[:, etype].copy()
 
         def name(dst: Ints) -> Ints:
             return number_rows(self._folder.nodes.parts_of(dst), following)
 
         return name
-
-
-@dataclass(frozen=True)
-class Assigned:
-    """The assignment.
-
-    Attributes:
-        parts: For each node type of the partition, the part of each node: uint16, shape (nodes of the type,).
-    """
-
-    parts: list[Array]
-
-
-def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolder) -> Assigned:
-    """Read the assignment in the order of the partition's node types.
-
-    Raises:
-        DataError: a file is missing or has another number of lines or parts.
-    """
-    meta = load_meta(folder)
-    if meta.num_parts != partition.parts:
-        raise DataError(f"{folder}: assigns {meta.num_parts} parts, {partition.path} has {partition.parts}")
-    files = ((assignment_file(folder, name), graph.node_count(name)) for name in partition.ntypes)
-    return Assigned([load_parts(path, nodes, meta.num_parts) for path, nodes in files])
 
 
 def _number(folder: PartitionFolder, ntype: int, parts: Array) -> Ints:

@@ -5,6 +5,8 @@ none): local number = ID minus the part's first ID, inner before halo, edges wit
 """
 
 from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.verify import checksum
 
+_ROWS = 1 << 17
+"""Rows that are checked at a time: a few of their columns stay in the processor's cache."""
+
 
 class PartChecks:
     """The checks of one part; `problems` yields what is wrong.
@@ -26,6 +31,7 @@ class PartChecks:
         graph: What its graph.dgl holds.
         inner_nodes: Nodes that it owns, by the JSON.
         inner_edges: Edges that it owns, by the JSON.
+        edges: Edges in the part, halo edges included.
         node_ids: Shuffle-global ID of each of its nodes, int64, shape (graph.num_nodes,).
 
     Raises:
@@ -43,6 +49,7 @@ class PartChecks:
             needed = ["_ID", f"inner_{kind}", *(["_TYPE"] if len(types) > 1 else [])]
             if lacking := [name for name in needed if name not in fields]:
                 raise DataError(f"part {part}: graph.dgl has no {', '.join(lacking)} of its {kind}s")
+        self.edges = len(self.graph.edge_fields["_ID"])
         self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
 
     def problems(self) -> Iterator[str]:
@@ -50,6 +57,9 @@ class PartChecks:
         for text in (*self._fields(), *self._nodes()):
             yield f"part {self.part}: {text}"
         if self.graph.num_nodes < self.inner_nodes:
+            return
+        if broken := next(self._broken_formats(), None):
+            yield f"part {self.part}: {broken}"
             return
         for text in (
             *self._edges(),
@@ -78,7 +88,8 @@ class PartChecks:
             yield f"halo node IDs: expected 0 to {self.folder.nodes.total - 1}, got others"
         if ((halo >= start) & (halo < stop)).any():
             yield "a halo node is the part's own"
-        if len(np.unique(halo)) != len(halo):
+        ascends = bool((halo[1:] > halo[:-1]).all())  # as dispatch writes them: no need to sort
+        if not ascends and len(np.unique(halo)) != len(halo):
             yield "a halo node is there twice"
 
     def _edges(self) -> Iterator[str]:
@@ -86,14 +97,15 @@ class PartChecks:
         used = np.zeros(self.graph.num_nodes, bool)
         used[: self.inner_nodes] = True
         found: dict[str, int] = {}
-        for block in edge_blocks(self.graph):
-            inside = (np.minimum(block.src, block.dst) >= 0) & (
-                np.maximum(block.src, block.dst) < self.graph.num_nodes
-            )
-            if not inside.all():
-                yield f"edge {_first(block, ~inside)}: an end point is no node of the part"
-                return
-            used[block.src] = used[block.dst] = True
+        for block in edge_blocks(self.graph, block_rows=_ROWS):
+            for end in (block.src, block.dst):
+                if _is_outside(end, self.graph.num_nodes):
+                    wrong = (end < 0) | (end >= self.graph.num_nodes)
+                    yield f"edge {_first(block, wrong)}: an end point is no node of the part"
+                    return
+            used[block.src] = True
+            if self.edges > self.inner_edges:
+                used[block.dst] = True
             for what, wrong in self._wrong_edges(block):
                 if wrong.any():
                     found.setdefault(what, _first(block, wrong))
@@ -109,27 +121,58 @@ class PartChecks:
             if found != sums[first]:
                 yield f"format {name} has other edges than format {first}"
 
+    def _broken_formats(self) -> Iterator[str]:
+        """What could not even be read as edges."""
+        for name, arrays in self.graph.formats.items():
+            if name == "coo":
+                continue
+            indptr = arrays["indptr"].rows(0, len(arrays["indptr"]))
+            ascends = bool((indptr[1:] >= indptr[:-1]).all())
+            if not ascends or indptr[[0, -1]].tolist() != [0, len(arrays["indices"])]:
+                yield f"{name}: indptr does not go from 0 to the number of edges"
+            if any(_is_outside(numbers, self.edges) for _, numbers in arrays["eids"].blocks(_ROWS)):
+                yield f"{name}: an edge number is not from 0 to {self.edges - 1}"
+
     def _sum(self, layout: str) -> int:
         total = 0
         for block in edge_blocks(self.graph, layout):
-            total += int(checksum.combine(block.edges, block.src, block.dst).sum(dtype=np.uint64))
+            total += int(checksum.hash_columns(block.edges, block.src, block.dst).sum(dtype=np.uint64))
         return total % (1 << 64)
 
     def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
-        inner = block.edges < self.inner_edges
-        yield "an inner edge ends at a halo node", inner & (block.dst >= self.inner_nodes)
-        yield "a halo edge ends at an inner node", ~inner & (block.dst < self.inner_nodes)
+        inner, crosses = block.edges < self.inner_edges, block.dst >= self.inner_nodes
+        yield "an inner edge ends at a halo node", inner & crosses
+        yield "a halo edge ends at an inner node", ~(inner | crosses)
         yield "its ends are not of its relation's types", self._wrong_types(block)
 
     def _wrong_types(self, block: EdgeBlock) -> Array:
-        ids = self.graph.edge_fields["_ID"]
-        low, high = int(block.edges.min(initial=0)), int(block.edges.max(initial=-1)) + 1
-        etypes = self.folder.edges.types_of(ids.rows(low, high)[block.edges - low])
+        wrong: Array = np.zeros(len(block.edges), bool)
+        if len(self.folder.ntypes) == 1:
+            return wrong
         ends = np.array([self.folder.ends(at) for at in range(len(self.folder.etypes))]).reshape(-1, 2)
-        types = self.folder.nodes.types_of
-        src, dst = types(self.node_ids[block.src]), types(self.node_ids[block.dst])
-        wrong: Array = (ends[etypes, 0] != src) | (ends[etypes, 1] != dst)
+        etypes = self._edge_types(block.edges)
+        for column, local in enumerate((block.src, block.dst)):
+            wrong |= ends[:, column].astype(self._node_types.dtype)[etypes] != self._node_types[local]
         return wrong
+
+    def _edge_types(self, edges: Ints) -> Ints:
+        """Types of edges by part-local numbers: those of the ranges, for halo edges those of their IDs."""
+        found = np.searchsorted(np.cumsum(self.folder.edges.counts[self.part]), edges, side="right")
+        if (halo := edges >= self.inner_edges).any():
+            low, high = int(edges[halo].min()), int(edges[halo].max()) + 1
+            ids = self.graph.edge_fields["_ID"].rows(low, high)
+            found[halo] = self.folder.edges.types_of(ids[edges[halo] - low])
+        return found
+
+    @cached_property
+    def _node_types(self) -> Array:
+        """Type of each node of the part."""
+        counts = self.folder.nodes.counts[self.part]
+        found = np.empty(self.graph.num_nodes, np.min_scalar_type(len(counts)))
+        found[: self.inner_nodes] = np.repeat(np.arange(len(counts)), counts)
+        for at in range(self.inner_nodes, len(found), BLOCK):
+            found[at : at + BLOCK] = self.folder.nodes.types_of(self.node_ids[at : at + BLOCK])
+        return found
 
     def _orders(self) -> Iterator[str]:
         """In CSC the in-edges of each node must be sorted by type, as distributed sampling assumes."""
@@ -166,26 +209,44 @@ def _field_problems(
 ) -> Iterator[str]:
     """Check `_ID`, `_TYPE` and `inner_...` against the ranges, block by block."""
     first = ranges.bounds(part)[0]
-    for start, ids in fields["_ID"].blocks(BLOCK):
-        rows = np.arange(start, start + len(ids))
-        own = rows < inner
-        for what, wrong in _wrong_rows(kind, fields, ranges, ids, rows, own):
+    for start, ids in fields["_ID"].blocks(_ROWS):
+        own = min(max(inner - start, 0), len(ids))
+        for what, wrong in _wrong_rows(kind, fields, ranges, part, start, ids, own):
             if wrong.any():
-                yield f"{kind} {int(rows[wrong][0])}: {what}"
+                yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: {what}"
                 return
-        if (ids[own] != rows[own] + first).any():
+        if (ids[:own] != np.arange(start + first, start + first + own)).any():
             yield f"{kind}s {start} on: inner IDs do not count up from {first}"
             return
 
 
 def _wrong_rows(
-    kind: str, fields: dict[str, StoredArray], ranges: Ranges, ids: Ints, rows: Ints, own: Array
+    kind: str,
+    fields: dict[str, StoredArray],
+    ranges: Ranges,
+    part: int,
+    start: int,
+    ids: Ints,
+    own: int,
 ) -> Iterator[tuple[str, Array]]:
-    yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
-    start, stop = int(rows[0]), int(rows[-1]) + 1
-    yield f"inner_{kind} is wrong", fields[f"inner_{kind}"].rows(start, stop).astype(bool) != own
+    """Mark the wrong rows of a block, of which the first `own` are the part's own."""
+    if _is_outside(ids, ranges.total):
+        yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
+    stop = start + len(ids)
+    flags = fields[f"inner_{kind}"].rows(start, stop)
+    yield f"inner_{kind} is wrong", np.concatenate((flags[:own] != 1, flags[own:] != 0))
     if "_TYPE" in fields:
-        yield "its _TYPE is not that of its ID", fields["_TYPE"].rows(start, stop) != ranges.types_of(ids)
+        stored = fields["_TYPE"].rows(start, stop)
+        wrong = np.empty(len(ids), bool)
+        ends = (np.cumsum(ranges.counts[part]) - start).clip(0, own).tolist()
+        for at, (low, high) in enumerate(pairwise((0, *ends))):
+            wrong[low:high] = stored[low:high] != at
+        wrong[own:] = stored[own:] != ranges.types_of(ids[own:])
+        yield "its _TYPE is not that of its ID", wrong
+
+
+def _is_outside(numbers: Ints, limit: int) -> bool:
+    return len(numbers) > 0 and not (numbers.min() >= 0 and numbers.max() < limit)
 
 
 def _first(block: EdgeBlock, wrong: Array) -> int:

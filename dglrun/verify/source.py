@@ -2,35 +2,75 @@
 
 Every node, edge and feature row gets a key that both sides can tell: its original ID where the
 partition carries original IDs, else the ID that a stable dispatch gives it by the assignment.
+Each rank reads its share of the source's rows and the rows of its own parts, both in blocks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import Array, Ints, share
+from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.formats.dgl.edge_blocks import BLOCK, edge_blocks
+from dglrun.formats.chunked.row_index import Index
+from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.edge_blocks import edge_blocks_between
 from dglrun.formats.dgl.folder import PartitionFolder
+from dglrun.mpi.collectives import Ranks, run_on_all_ranks
+from dglrun.mpi.shared_index import index_tables
 from dglrun.verify import checksum
 from dglrun.verify.checksum import Hashes
-from dglrun.verify.keys import Assigned, Keys
+from dglrun.verify.keys import Assigned, Keys, owned_parts
 
-Blocks = Iterable[tuple[Array, Hashes]]
+_ROWS = 1 << 18
+_BYTES = 8 << 20
+"""What is read at a time: rows of IDs, bytes of features."""
+
+Blocks = Iterator[tuple[Array, Hashes]]
+
+
+def load_source(
+    in_dir: Path, folder: PartitionFolder, ranks: Ranks, metadata: str = "metadata.json"
+) -> ChunkedGraph:
+    """Read the metadata of the graph that a partition is compared with; collective.
+
+    Raises:
+        DataError: on every rank: it cannot be read or has other types than the partition, or the ranks have
+            not the same metadata and JSON, as when a file of one worker is of an earlier run.
+    """
+    graph = run_on_all_ranks(ranks, lambda: _load(in_dir, folder, metadata))
+    ranges = (folder.ntypes, folder.etypes, folder.nodes.counts.tolist(), folder.edges.counts.tolist())
+    for path, said in ((folder.path, ranges), (in_dir / metadata, graph)):
+        stamps = ranks.gather((hashlib.sha256(repr(said).encode()).hexdigest(), path))
+        if others := [rank for rank, stamp in enumerate(stamps) if stamp[0] != stamps[0][0]]:
+            raise DataError(f"{stamps[others[0]][1]}: rank {others[0]} has another one than rank 0")
+    return graph
+
+
+def _load(in_dir: Path, folder: PartitionFolder, metadata: str) -> ChunkedGraph:
+    graph = ChunkedGraph.load(in_dir, metadata)
+    if sorted(graph.ntypes) != sorted(folder.ntypes) or sorted(graph.etypes) != sorted(folder.etypes):
+        raise DataError(f"{in_dir}: has other types than {folder.path}")
+    return graph
 
 
 class SourceChecks:
-    """The comparisons with the source; `problems` yields what is wrong.
+    """The comparisons with the source; collective, and so is every step of `problems`.
 
     Args:
-        folder: The partition.
+        folder: The partition; its parts are sound (`PartChecks`).
         graph: Its source.
-        keys: How nodes and edges are called on both sides.
-        assigned: The assignment, where it is known.
-        parts: Hold only these parts against what the source gives them; needs keys that are IDs of the
-            partition (`StableIds`). None: all parts together.
+        keys: How nodes and edges are called on both sides; with several ranks `OriginalIds`.
+        assigned: This rank's share of the assignment, where it is known.
+        ranks: The processes.
+
+    Raises:
+        AgreedError: the source cannot be read.
     """
 
     def __init__(
@@ -39,153 +79,184 @@ class SourceChecks:
         graph: ChunkedGraph,
         keys: Keys,
         assigned: Assigned | None,
-        parts: Sequence[int] | None = None,
+        ranks: Ranks,
     ) -> None:
         self.folder = folder
         self.graph = graph
         self.keys = keys
         self.assigned = assigned
-        self._some = parts
-        self.parts = tuple(range(folder.parts)) if parts is None else tuple(parts)
+        self.ranks = ranks
+        self.parts = owned_parts(folder.parts, ranks)
+        self.index: Index = index_tables(ranks, graph.tables())
 
     def problems(self) -> Iterator[str]:
-        """Say what differs from the source; nothing: the partition is its source."""
-        yield from self._nodes()
+        """Say what differs from the source, on every rank the same; nothing: the partition is its source.
+
+        Raises:
+            AgreedError: a file cannot be read.
+        """
+        for at in range(len(self.folder.ntypes)):
+            yield from self._nodes(at)
         for at in range(len(self.folder.etypes)):
             yield from self._edges(at)
         yield from self._features("node", self.graph.node_data)
         yield from self._features("edge", self.graph.edge_data)
 
-    def _nodes(self) -> Iterator[str]:
-        for at, name in enumerate(self.folder.ntypes):
-            wanted = self.graph.node_count(name)
-            if (got := int(self.folder.nodes.counts[:, at].sum())) != wanted:
-                yield f"{name} nodes: the source has {wanted}, the partition {got}"
-            elif differs := checksum.compare(
-                lambda at=at: self._ours("node", self._source_nodes(at)),  # type: ignore[misc]
-                lambda at=at: self._part_nodes(at),  # type: ignore[misc]
-                self.keys.count("node", at),
-            ):
-                yield f"{name} nodes: {differs}"
+    # --- nodes
 
-    def _source_nodes(self, ntype: int) -> Iterator[tuple[Array, Hashes]]:
+    def _nodes(self, ntype: int) -> Iterator[str]:
+        name = self.folder.ntypes[ntype]
+        wanted, got = self.graph.node_count(name), int(self.folder.nodes.counts[:, ntype].sum())
+        if got != wanted:
+            yield f"{name} nodes: the source has {wanted}, the partition {got}"
+            return
+        yield from self._compare(
+            f"{name} nodes",
+            lambda: self._source_nodes(ntype),
+            lambda: self._part_nodes(ntype),
+            self.keys.count("node", ntype),
+        )
+
+    def _source_nodes(self, ntype: int) -> Blocks:
         """Each node, and the part that owns it where the assignment is known."""
-        rows = self.graph.node_count(self.folder.ntypes[ntype])
-        for start in range(0, rows, BLOCK):
-            ids = np.arange(start, min(start + BLOCK, rows))
-            owner = self.assigned.parts[ntype][ids] if self.assigned else np.zeros(len(ids), np.int64)
+        for ids, owner in self._node_ids(ntype):
             keys = self.keys.node_of_source(ntype, ids)
-            yield keys, checksum.combine(keys, owner)
+            yield keys, checksum.hash_columns(keys, owner)
 
-    def _ours(self, kind: str, blocks: Blocks) -> Blocks:
-        """Of the source's rows those that belong into our parts."""
-        if self._some is None:
-            return blocks
-        ranges = self.folder.nodes if kind == "node" else self.folder.edges
-        marks = ((keys, hashes, np.isin(ranges.parts_of(keys), self.parts)) for keys, hashes in blocks)
-        return ((keys[ours], hashes[ours]) for keys, hashes, ours in marks)
+    def _node_ids(self, ntype: int) -> Iterator[tuple[Ints, Array]]:
+        if self.assigned is not None:
+            yield from self.assigned.blocks(ntype, _ROWS)
+            return
+        for start, stop in _blocks(*self._share(self.graph.node_count(self.folder.ntypes[ntype]))):
+            yield np.arange(start, stop), np.zeros(stop - start, np.uint8)
 
-    def _part_nodes(self, ntype: int) -> Iterator[tuple[Array, Hashes]]:
+    def _part_nodes(self, ntype: int) -> Blocks:
         for part in self.parts:
-            for start, stop in _blocks(int(self.folder.nodes.counts[part, ntype])):
+            for start, stop in _blocks(0, int(self.folder.nodes.counts[part, ntype])):
                 keys = self.keys.nodes(part, ntype, start, stop)
-                owner = np.full(len(keys), part if self.assigned else 0)
-                yield keys, checksum.combine(keys, owner)
+                owner = np.full(len(keys), 0 if self.assigned is None else part)
+                yield keys, checksum.hash_columns(keys, owner)
+
+    # --- edges
 
     def _edges(self, etype: int) -> Iterator[str]:
         name = self.folder.etypes[etype]
         wanted, got = self.graph.edge_count(name), int(self.folder.edges.counts[:, etype].sum())
         if got != wanted:
             yield f"{name} edges: the source has {wanted}, the partition {got}"
-        elif differs := checksum.compare(
-            lambda: self._ours("edge", self._source_edges(etype)),
+            return
+        yield from self._compare(
+            f"{name} edges",
+            lambda: ((keys, checksum.hash_columns(keys, *ends)) for keys, *ends in self._source_edges(etype)),
             lambda: self._part_edges(etype),
             self.keys.count("edge", etype),
-        ):
-            yield f"{name} edges: {differs}"
+        )
 
-    def _source_edges(self, etype: int) -> Iterator[tuple[Array, Hashes]]:
+    def _source_edges(self, etype: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Keys of edges and of their ends."""
         name = self.folder.etypes[etype]
         src_type, dst_type = self.folder.ends(etype)
-        limits = tuple(self.graph.node_count(self.folder.ntypes[at]) for at in (src_type, dst_type))
-        namer = self.keys.edge_of_source(etype)
-        rows = self.graph.edge_count(name)
-        blocks = read.edge_blocks(self.graph.edges[name], 0, rows, BLOCK, limits=(limits[0], limits[1]))
+        spec = self.graph.edges[name]
+        limits = (
+            self.graph.node_count(self.folder.ntypes[src_type]),
+            self.graph.node_count(self.folder.ntypes[dst_type]),
+        )
+        start, stop = self._share(self.graph.edge_count(name))
+        namer = self.keys.edge_of_source(etype, start)
+        blocks = read.edge_blocks(spec, start, stop, _ROWS, limits=limits, files=self.index[spec])
         for src, dst in blocks:
-            ends = self.keys.node_of_source(src_type, src), self.keys.node_of_source(dst_type, dst)
-            keys = namer(ends[1])
-            yield keys, checksum.combine(keys, *ends)
+            to = self.keys.node_of_source(dst_type, dst)
+            yield namer(to), self.keys.node_of_source(src_type, src), to
 
-    def _part_edges(self, etype: int) -> Iterator[tuple[Array, Hashes]]:
+    def _part_edges(self, etype: int) -> Blocks:
         """The inner edges of a type with the keys of their ends, from every part of ours."""
         for part in self.parts:
-            start, stop = self._inner(part, etype)
-            graph = self.folder.graph(part)
-            node_ids = graph.node_fields["_ID"].rows(0, graph.num_nodes)
-            for block in edge_blocks(graph):
-                inside = (block.edges >= start) & (block.edges < stop)
-                numbers = block.edges[inside] - start
-                low, high = int(numbers.min(initial=0)), int(numbers.max(initial=-1)) + 1
+            start = int(self.folder.edges.counts[part, :etype].sum())
+            stop = start + int(self.folder.edges.counts[part, etype])
+            for block in edge_blocks_between(self.folder.graph(part), start, stop, _ROWS):
+                numbers = block.edges - start
+                low, high = int(numbers.min(initial=stop)), int(numbers.max(initial=-1)) + 1
                 keys = self.keys.edges(part, etype, low, max(low, high))[numbers - low]
-                ends = (self.keys.node_of_part(node_ids[end[inside]]) for end in (block.src, block.dst))
-                yield keys, checksum.combine(keys, *ends)
+                ends = (self.keys.node_of_part(part, end) for end in (block.src, block.dst))
+                yield keys, checksum.hash_columns(keys, *ends)
 
-    def _inner(self, part: int, etype: int) -> tuple[int, int]:
-        start = int(self.folder.edges.counts[part, :etype].sum())
-        return start, start + int(self.folder.edges.counts[part, etype])
+    # --- features
 
-    def _features(self, kind: str, data: Any) -> Iterator[str]:
+    def _features(self, kind: str, data: Mapping[str, Mapping[str, FileSpec]]) -> Iterator[str]:
         for owner, found in data.items():
             for name, spec in found.items():
                 yield from self._feature(kind, owner, f"{owner}/{name}", spec)
 
-    def _feature(self, kind: str, owner: str, name: str, spec: Any) -> Iterator[str]:
-        stored = {part: self.folder.features(part, kind).get(name) for part in self.parts}
-        lacking = [str(part) for part, found in stored.items() if found is None]
-        if lacking:
-            yield f"{kind} feature {name} is missing in part {', '.join(lacking)}"
+    def _feature(self, kind: str, owner: str, name: str, spec: FileSpec) -> Iterator[str]:
+        what = f"{kind} feature {name}"
+        stored = run_on_all_ranks(
+            self.ranks, lambda: {part: self.folder.features(part, kind).get(name) for part in self.parts}
+        )
+        lacking = self.ranks.gather([part for part, found in stored.items() if found is None])
+        if without := sorted(part for found in lacking for part in found):
+            yield f"{what} is missing in part {', '.join(map(str, without))}"
             return
         names = self.folder.ntypes if kind == "node" else self.folder.etypes
         at = names.index(owner)
-        differs = checksum.compare(
-            lambda: self._ours(kind, self._source_rows(kind, at, spec)),
+        yield from self._compare(
+            what,
+            lambda: self._source_rows(kind, at, spec),
             lambda: self._part_rows(kind, at, stored),
             self.keys.count(kind, at),
         )
-        if differs:
-            yield f"{kind} feature {name}: {differs}"
 
-    def _source_rows(self, kind: str, at: int, spec: Any) -> Iterator[tuple[Array, Hashes]]:
-        keys = self._source_node_keys(at) if kind == "node" else self._source_edge_keys(at)
-        stream = Joined(keys)
-        count = self.graph.node_count if kind == "node" else self.graph.edge_count
+    def _source_rows(self, kind: str, at: int, spec: FileSpec) -> Blocks:
+        stream = Joined(self._source_keys(kind, at))
         names = self.folder.ntypes if kind == "node" else self.folder.etypes
-        for rows in read.feature_blocks(spec, 0, count(names[at]), BLOCK >> 4):
-            found = stream.take(len(rows))
-            yield found, checksum.combine(found, checksum.row_hashes(rows))
+        count = self.graph.node_count if kind == "node" else self.graph.edge_count
+        start, stop = self._share(count(names[at]))
+        info = read.feature_info(spec)
+        rows = max(1, _BYTES // max(1, info.dtype.itemsize * int(np.prod(info.tail, dtype=np.int64))))
+        for block in read.feature_blocks(spec, start, stop, rows, files=self.index[spec]):
+            keys = stream.take(len(block))
+            yield keys, checksum.hash_rows(keys, block)
 
-    def _source_node_keys(self, ntype: int) -> Iterator[Array]:
-        return (keys for keys, _ in self._source_nodes(ntype))
+    def _source_keys(self, kind: str, at: int) -> Iterator[Ints]:
+        """Keys of this rank's rows of the source."""
+        if self.keys.are_rows:
+            names = self.folder.ntypes if kind == "node" else self.folder.etypes
+            count = self.graph.node_count if kind == "node" else self.graph.edge_count
+            return (np.arange(start, stop) for start, stop in _blocks(*self._share(count(names[at]))))
+        if kind == "node":
+            return (self.keys.node_of_source(at, ids) for ids, _ in self._node_ids(at))
+        return (keys for keys, _, _ in self._source_edges(at))
 
-    def _source_edge_keys(self, etype: int) -> Iterator[Array]:
-        return (keys for keys, _ in self._source_edges(etype))
-
-    def _part_rows(self, kind: str, at: int, stored: dict[int, Any]) -> Iterator[tuple[Array, Hashes]]:
+    def _part_rows(self, kind: str, at: int, stored: Mapping[int, Any]) -> Blocks:
         name_rows = self.keys.nodes if kind == "node" else self.keys.edges
         for part, array in stored.items():
-            for start, rows in array.blocks(BLOCK >> 4):
+            for start, rows in array.blocks(_rows_of(array)):
                 keys = name_rows(part, at, start, start + len(rows))
-                yield keys, checksum.combine(keys, checksum.row_hashes(rows))
+                yield keys, checksum.hash_rows(keys, rows)
+
+    # --- both
+
+    def _compare(
+        self, what: str, source: checksum.Stream, parts: checksum.Stream, keys: int
+    ) -> Iterator[str]:
+        differs = checksum.compare(self.ranks, source, parts, keys)
+        if differs is None:
+            return
+        held = ", ".join(map(str, differs.holders))
+        where = f" (held by rank {held})" if held and self.ranks.size > 1 else ""
+        yield f"{what}: {differs}{where}"
+
+    def _share(self, rows: int) -> tuple[int, int]:
+        return share(rows, self.ranks.rank, self.ranks.size)
 
 
 class Joined:
     """Blocks of keys, int64, shape (rows,), as blocks of other sizes."""
 
-    def __init__(self, blocks: Iterable[Array]) -> None:
+    def __init__(self, blocks: Iterable[Ints]) -> None:
         self._blocks = iter(blocks)
-        self._held = np.empty(0, np.int64)
+        self._held: Ints = np.empty(0, np.int64)
 
-    def take(self, rows: int) -> Array:
+    def take(self, rows: int) -> Ints:
         """The next `rows` keys, int64, shape (rows,).
 
         Raises:
@@ -197,6 +268,10 @@ class Joined:
         return found
 
 
-def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, rows, BLOCK):
-        yield start, min(start + BLOCK, rows)
+def _rows_of(array: StoredArray) -> int:
+    return max(1, _BYTES // max(1, array.spec.row_bytes))
+
+
+def _blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    for at in range(start, stop, _ROWS):
+        yield at, min(at + _ROWS, stop)

@@ -1,8 +1,9 @@
 """The phases before the training: who makes the parts, and how they come to the launcher. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dglrun.agent import RUN_FOLDER
 from dglrun.agent.process_group import RUN_FOLDER_VARIABLE as FOLDER_VARIABLE
@@ -70,7 +71,9 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     ranks = config.partition_ranks or len(hosts)
     assign = _mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)
     dispatch = _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts))
-    check = _mpirun(config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts))
+    check = _mpirun(
+        config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts), mpirun.KEEP_FREED
+    )
     first = (_examine_on(config, hosts[0].name), *_trial(config, hosts), *assign)
     last = (*check, _read_quality(config, hosts[0].name, numbers))
     return (
@@ -225,10 +228,15 @@ def _trial(config: RunConfig, hosts: Sequence[Host]) -> tuple[WriteText, Run]:
 
 
 def _mpirun(
-    config: RunConfig, hosts: Sequence[Host], what: str, program: Argv, ranks: int
+    config: RunConfig,
+    hosts: Sequence[Host],
+    what: str,
+    program: Argv,
+    ranks: int,
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[WriteText, Run]:
     remote = _remote(config, hosts, ranks)
-    job = mpirun.Job(program, ranks, remote, env=_rank_env(config))
+    job = mpirun.Job(program, ranks, remote, env={**_rank_env(config), **env})
     return _by_mpi(config, remote, job, what, config.partition_timeout)
 
 

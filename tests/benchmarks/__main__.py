@@ -9,6 +9,7 @@ TLS stream, between pods of that cluster.
 assign: KaMinPar beside METIS on graphs of 40M edges.
 agents: a launcher with a hundred workers on this machine by `dglrun local`; needs root.
 chunk: tables with string IDs to a chunked graph.
+verify: the check of the parts in DistParMETIS, beside dispatch.
 
 With ONLY, BENCH_ARGS adds arguments (sizes, ranks, formats; jobs; workers). All back ends on a graph of your
 own: `python -m tests.benchmarks.partition_speed FOLDER`.
@@ -82,6 +83,7 @@ BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "operator": ("operator_bench", _cluster),
     "transfer": ("transfer_bench", _cluster_with_image),
     "agents": ("agents", _nothing),
+    "verify": ("verify_bench", _nothing),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""
 

@@ -16,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import load_folder
+from dglrun.mpi.collectives import SingleRank
 from dglrun.verify.keys import OriginalIds
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
@@ -119,18 +121,48 @@ def sizes(args: argparse.Namespace) -> list[Size]:
 
 
 def ours(size: Size, source: Path, folder: Path) -> Run:
-    """Dispatch by dglrun, under mpirun from two ranks on."""
-    out = folder / "ours"
-    rank = (*rusage(folder / "ours.usage"), sys.executable, "-m", "dglrun.commands.dispatch_rank")
+    """Dispatch by dglrun, and its cost."""
+    wall = by_dglrun(size, source, folder / "ours")
+    return finish("dglrun", size, source, folder / "ours/g.json", wall)
+
+
+def by_dglrun(size: Size, source: Path, out: Path) -> float:
+    """Dispatch by dglrun, under mpirun from two ranks on; returns the seconds."""
     folders = ("--in-dir", source, "--partitions-dir", source / "parts", "--out-dir", out)
     flags = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
-    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", size.files)
+    return ranks(size, usage(out), "dglrun.commands.dispatch_rank", *folders, *flags)
+
+
+def ranks(
+    size: Size, noted: Path, module: str, *argv: str | Path, env: Mapping[str, str] | None = None
+) -> float:
+    """Run a module on as many ranks as the input has files, each measured; returns the seconds.
+
+    Args:
+        size: The input.
+        noted: Where each rank notes what it used.
+        module: What runs.
+        argv: Its arguments.
+        env: Variables that the ranks get.
+    """
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(size.files))
     start = mpirun if size.files > 1 else ()
+    command = [*start, *rusage(noted), sys.executable, "-m", module, *argv]
     started = time.monotonic()
-    subprocess.run(
-        [str(word) for word in (*start, *rank, *folders, *flags)], check=True, cwd=ROOT, stdout=sys.stderr
-    )
-    return finish("dglrun", size, source, out / "g.json", time.monotonic() - started)
+    words = [str(word) for word in command]
+    subprocess.run(words, check=True, cwd=ROOT, stdout=sys.stderr, env={**os.environ, **(env or {})})
+    return time.monotonic() - started
+
+
+def usage(out: Path) -> Path:
+    """Where the ranks that write a folder note what they used."""
+    return out.with_name(f"{out.name}.usage")
+
+
+def used(noted: Path) -> tuple[float, float]:
+    """CPU seconds of all ranks, and the peak memory of the largest in MiB."""
+    found = [json.loads(path.read_text()) for path in noted.parent.glob(f"{noted.name}.*")]
+    return sum(rank["cpu"] for rank in found), max(rank["rss_mib"] for rank in found)
 
 
 def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> Run:
@@ -149,7 +181,7 @@ def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> 
         "--process-group-timeout": 1800,
     }
     words = [str(word) for pair in flags.items() for word in pair]
-    rank = (*rusage(folder / "theirs.usage"), str(args.dgl_python), str(script))
+    rank = (*rusage(usage(out)), str(args.dgl_python), str(script))
     command = (*rank, *words, "--save-orig-nids", "--save-orig-eids")
     started = time.monotonic()
     ranks = [
@@ -182,11 +214,9 @@ def rusage(file: Path) -> tuple[str, ...]:
 def finish(program: str, size: Size, source: Path, json_path: Path, wall: float) -> Run:
     """Verify the output, read what was measured, make room."""
     verify(source, json_path)
-    usages = sorted(json_path.parents[1].glob(f"{json_path.parent.name}.usage.*"))
-    used = [json.loads(path.read_text()) for path in usages]
+    cpu, rss = used(usage(json_path.parent))
     written = sum(path.stat().st_size for path in json_path.parent.rglob("*") if path.is_file())
     shutil.rmtree(json_path.parent)
-    cpu, rss = sum(rank["cpu"] for rank in used), max(rank["rss_mib"] for rank in used)
     return Run(program, size, cpu, wall, rss, written / size.files / MIB)
 
 
@@ -198,7 +228,8 @@ def verify(source: Path, json_path: Path) -> None:
     """
     folder, graph = load_folder(json_path), ChunkedGraph.load(source)
     wrong = [text for part in range(folder.parts) for text in PartChecks(folder, part).problems()]
-    wrong += SourceChecks(folder, graph, OriginalIds(folder, graph), None).problems()
+    alone = SingleRank()
+    wrong += SourceChecks(folder, graph, OriginalIds(folder, graph, alone), None, alone).problems()
     if wrong:
         raise SystemExit(f"{json_path} is wrong: {wrong[0]}")
 

@@ -25,6 +25,7 @@ from tests.benchmarks import (
     dispatch_bench,
     partition_graphs,
     partition_speed,
+    verify_bench,
 )
 from tests.benchmarks.chunk_bench import Case
 from tests.benchmarks.dispatch_data import Size
@@ -47,6 +48,8 @@ CHUNK_CASES = (
     Case("csv", 2_000_000, 10_000_000, has_table=False),
     Case("parquet", 2_000_000, 10_000_000, has_table=True),
 )
+
+VERIFY_SIZES = (Size(2_000_000, 20_000_000, 64, 2, 2, "parquet"),)
 
 PARTS = 4
 EXAMPLE = measured.ROOT / "images" / "examples" / "graphsage" / "code"
@@ -87,6 +90,13 @@ def dispatch_growth() -> Iterator[Cells]:
     others = (Size(500_000, 1_000_000, 1024, 2, 1, "parquet"), Size(500_000, 5_000_000, 64, 4, 4, "csv"))
     for size in (*by_edges, *others):
         yield from (run.cells() for run in dispatch_bench.measure(size, args))
+
+
+def verify() -> Iterator[Cells]:
+    """The check of the parts beside dispatch."""
+    folder = dispatch_bench.parse(_folder()).folder
+    for size in VERIFY_SIZES:
+        yield from verify_bench.measure(size, folder)
 
 
 def chunk() -> Iterator[Cells]:
@@ -216,6 +226,7 @@ def _example(script: str, *argv: str) -> str:
 WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "dispatch": dispatch,
     "dispatch-growth": dispatch_growth,
+    "verify": verify,
     "partition": partition,
     "partition-stages": partition_stages,
     "assign": assign,

@@ -75,6 +75,15 @@ TABLES = {
         Table("dispatch", "reference/dispatch.md", f"{_BENCHMARK} dispatch", _DISPATCH),
         Table("dispatch-growth", "reference/dispatch.md", f"{_BENCHMARK} dispatch-growth", _DISPATCH),
         Table(
+            "verify",
+            "reference/verify-report.md",
+            f"{_BENCHMARK} verify",
+            (
+                "nodes / edges / width", "edges in", "ranks and parts", "what", "wall s", "CPU s",
+                "CPU of dispatch's", "MiB per rank",
+            ),
+        ),
+        Table(
             "partition",
             "reference/partition.md",
             f"{_BENCHMARK} partition",

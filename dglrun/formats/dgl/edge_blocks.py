@@ -26,12 +26,15 @@ class EdgeBlock:
     edges: Ints
 
 
-def edge_blocks(graph: StoredGraph, layout: str | None = None) -> Iterator[EdgeBlock]:
-    """The edges of a part in blocks of at most `BLOCK`, in the order of the format.
+def edge_blocks(
+    graph: StoredGraph, layout: str | None = None, block_rows: int = BLOCK
+) -> Iterator[EdgeBlock]:
+    """The edges of a part in blocks, in the order of the format.
 
     Args:
         graph: The part's graph.
         layout: `coo`, `csr` or `csc`; None: the first of its formats.
+        block_rows: Edges in a block at most.
 
     Raises:
         KeyError: the graph has no such format.
@@ -40,13 +43,36 @@ def edge_blocks(graph: StoredGraph, layout: str | None = None) -> Iterator[EdgeB
     name = layout or next(iter(graph.formats))
     found = graph.formats[name]
     if name == "coo":
-        for start, src in found["src"].blocks(BLOCK):
-            dst = found["dst"].rows(start, start + len(src))
-            yield EdgeBlock(src, dst, np.arange(start, start + len(src)))
+        yield from _coo_blocks(graph, 0, len(found["src"]), block_rows)
         return
     indptr = found["indptr"].rows(0, len(found["indptr"]))
-    for start, other in found["indices"].blocks(BLOCK):
+    for start, other in found["indices"].blocks(block_rows):
         at = np.arange(start, start + len(other))
         row = np.searchsorted(indptr, at, side="right") - 1
         numbers = found["eids"].rows(start, start + len(other)) if len(found["eids"]) else at
         yield EdgeBlock(other, row, numbers) if name == "csc" else EdgeBlock(row, other, numbers)
+
+
+def edge_blocks_between(
+    graph: StoredGraph, start: int, stop: int, block_rows: int = BLOCK
+) -> Iterator[EdgeBlock]:
+    """The edges with the numbers `start` to `stop` (exclusive), in the order of the first format.
+
+    Raises:
+        FormatError: the file ends before an array does.
+    """
+    if next(iter(graph.formats)) == "coo":
+        yield from _coo_blocks(graph, start, stop, block_rows)
+        return
+    for block in edge_blocks(graph, block_rows=block_rows):
+        inside = (block.edges >= start) & (block.edges < stop)
+        yield EdgeBlock(block.src[inside], block.dst[inside], block.edges[inside])
+
+
+def _coo_blocks(graph: StoredGraph, start: int, stop: int, block_rows: int) -> Iterator[EdgeBlock]:
+    """In coo the number of an edge is its row."""
+    src, dst = (graph.formats["coo"][end] for end in ("src", "dst"))
+    last = min(stop, len(src))
+    for at in range(start, last, block_rows):
+        upto = min(at + block_rows, last)
+        yield EdgeBlock(src.rows(at, upto), dst.rows(at, upto), np.arange(at, upto))
