@@ -54,7 +54,7 @@ def set_checkpoint_volume(body: Object, path: str) -> None:
     main = main_container(body, "Worker")
     main["volumeMounts"].append(mount)
     # The kubelet makes the folder for root, and the image's user is another one.
-    opened = {"name": "open", "command": ["chmod", "0777", "/kept"], "volumeMounts": [mount]}
+    opened: Object = {"name": "open", "command": ["chmod", "0777", "/kept"], "volumeMounts": [mount]}
     opened["securityContext"] = {"runAsUser": 0}
     pod.setdefault("initContainers", []).append({"image": main["image"], **opened})
 
