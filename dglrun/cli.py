@@ -346,6 +346,21 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--output-dir", metavar="DIR", help="DGL_OUTPUT_DIR (default: <workspace>/output)")
     group.add_argument(
+        "--checkpoints",
+        metavar="URI",
+        help="where checkpoints are kept: a path or s3://bucket/prefix (default: on the launcher)",
+    )
+    group.add_argument(
+        "--checkpoint-interval",
+        metavar="SECONDS",
+        help="look for new checkpoints so often, at most (default: 15)",
+    )
+    group.add_argument(
+        "--checkpoint-bandwidth",
+        metavar="MB/S",
+        help="at most so much of each worker's network for checkpoints (default: 50)",
+    )
+    group.add_argument(
         "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 900)"
     )
     group.add_argument(

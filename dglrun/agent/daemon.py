@@ -24,6 +24,7 @@ from dglrun.agent import LAST_SECONDS, host_info, process_group, procfs, shared_
 from dglrun.agent.activity import ActivityMonitor
 from dglrun.agent.connections import STRANGERS, Connection
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
+from dglrun.agent.keeper_process import KeeperProcess
 from dglrun.agent.outbox import Outbox
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
@@ -78,6 +79,7 @@ class Daemon:
         self._selector = selectors.DefaultSelector()
         self._connections: list[Connection] = []
         self._children: dict[int, Child] = {}
+        self._keeper: KeeperProcess | None = None
         self._samplers = SamplerMonitor()
         self._activity = ActivityMonitor(spec.watched, time.monotonic())
         self._stacks: StackRequest | None = None
@@ -103,6 +105,8 @@ class Daemon:
                     raise
                 what = f"a bug in dglrun: {type(error).__name__}: {error}"
                 self._fail(ProcessFailure("supervisor", exitcodes.SOFTWARE, what, traceback.format_exc()))
+        if self._keeper:
+            self._keeper.kill()
 
     def _turn(self) -> None:
         for key, mask in self._selector.select(TICK):
@@ -150,6 +154,8 @@ class Daemon:
                 self._outbox.acknowledge(command["control"], command["printed"])
             case "start" if self._state is State.WAITING:
                 self._start(command["port"])
+            case "keep" if self._keeper is None:
+                self._keep(command["argv"], command["order"])
             case "stop":
                 self._stop(f"told to stop: {command['why']}")
             case "stacks":
@@ -223,6 +229,14 @@ class Daemon:
             rank = "" if process.rank is None else f", rank {process.rank}"
             self._say(child, f"started (process {child.pid}{rank})")
 
+    def _keep(self, argv: list[str], order: str) -> None:
+        """Start the process that keeps checkpoints, which the launcher follows by itself."""
+        env = {**os.environ, process_group.RUN_FOLDER_VARIABLE: str(self._folder)}
+        try:
+            self._keeper = KeeperProcess(argv, order, env)
+        except OSError as error:
+            self._record("keeper", what=f"could not be started: {error}")
+
     def _read(self, child: Child) -> None:
         lines, ended = child.read()
         self._lines(child, lines)
@@ -240,6 +254,10 @@ class Daemon:
             if child:
                 self._lines(child, self._last_output(child, end))
                 self._ended(child, end)
+            elif self._keeper and pid == self._keeper.pid:
+                self._keeper.note_end(end.code)
+                self._keeper = None
+                self._record("keeper", what=f"ended with {end}{self._why(end)}")
 
     def _last_output(self, child: Child, end: ExitStatus) -> list[str]:
         try:
@@ -336,17 +354,21 @@ class Daemon:
         self._record("stopping", why=why)
         self._kill_at = max(time.monotonic() + self.spec.grace, self._leaving_until)
         self._give_up_at = self._kill_at + KILL_PATIENCE
-        process_group.signal_all(signal.SIGTERM)
+        process_group.signal_all(signal.SIGTERM, self._spared())
 
     def _go_on_stopping(self) -> None:
         if self._state is not State.STOPPING:
             return
         now = time.monotonic()
-        alive = process_group.signal_all(signal.SIGKILL if now >= self._kill_at else 0)
+        alive = process_group.signal_all(signal.SIGKILL if now >= self._kill_at else 0, self._spared())
         if alive and now < self._give_up_at:
             return
         self._reap()
         self._finish(alive)
+
+    def _spared(self) -> tuple[int, ...]:
+        """The keeper: what was written last is still to be kept."""
+        return (self._keeper.pid,) if self._keeper else ()
 
     def _finish(self, alive: int) -> None:
         self._state, self._finished_at = State.FINISHED, time.monotonic()

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dglrun.agent import prctl, procfs
@@ -95,9 +95,10 @@ def reap() -> list[tuple[int, ExitStatus]]:
     return found
 
 
-def signal_all(number: int) -> int:
-    """Send a signal to all that descend from this process; returns to how many that still live."""
-    alive = [entry for entry in procfs.descendants(os.getpid(), procfs.table()) if not entry.is_zombie]
+def signal_all(number: int, spared: Collection[int] = ()) -> int:
+    """Send a signal to all that descend from this process but those; returns to how many that still live."""
+    found = procfs.descendants(os.getpid(), procfs.table())
+    alive = [entry for entry in found if not entry.is_zombie and entry.pid not in spared]
     for entry in alive:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(entry.pid, number)

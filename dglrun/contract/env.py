@@ -43,3 +43,5 @@ WATCHER_APPEAR_TIMEOUT = "WATCHER_APPEAR_TIMEOUT_SECONDS"
 
 OUTPUT_DIR = "DGL_OUTPUT_DIR"
 """Where a training script leaves its model; rank 0's folder is brought to the launcher."""
+CHECKPOINT_DIR = "DGL_CHECKPOINT_DIR"
+"""A trainer's own folder, whose files are kept while it trains and are there at the next start of the job."""

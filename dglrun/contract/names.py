@@ -30,6 +30,8 @@ KUBE_DIR = "/opt/kube"
 WORKSPACE = "/dgl_workspace"
 DATASET_DIR = "/dgl_workspace/dataset"
 OUTPUT_DIR = "/dgl_workspace/output"
+CHECKPOINTS = "checkpoints"
+"""Folder within a workspace: `checkpoints/<job>/rank-<n>`."""
 SHM_DIR = "/dev/shm"  # noqa: S108 - the kernel's name, not a temporary file of ours
 
 VOLUME_CONFIG = "config-volume"
@@ -55,6 +57,11 @@ DGL_PORT_NAME = "dglserver"
 MAX_JOB_NAME = 51
 """`<job>-partitioner` is a label value of at most 63 characters."""
 _INDEX_DIGITS = 9
+
+
+def checkpoints_of(rank: int) -> str:
+    """The folder of a rank's checkpoints, wherever these are kept."""
+    return f"rank-{rank}"
 
 
 class Role(Enum):

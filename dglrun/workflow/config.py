@@ -1,5 +1,6 @@
 """A run's configuration: the command line and the pod's environment, checked once and frozen."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
@@ -15,6 +16,8 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[int, Field(ge=0)]
 
 
+PLACE = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@]*(/[^?#]*)?$")
+"""A URI without credentials, which have their place in the environment."""
 JOB_BACKENDS = {**BACKENDS, Mode.DGL_API: DGL_API_BACKENDS}
 """What partitions a chunked graph in a job of each mode: the first one unless another is named."""
 
@@ -113,6 +116,9 @@ class RunConfig(BaseModel):
     dataset_dir: str = names.DATASET_DIR
     partition_config_path: str | None = None
     output_dir: str | None = None
+    checkpoints: str | None = None
+    checkpoint_interval: Annotated[float, Field(ge=1)] = 15.0
+    checkpoint_bandwidth: Annotated[float, Field(gt=0)] = 50.0
     verify: Literal["auto", "always", "never"] = "auto"
     start_timeout: Annotated[float, Field(gt=0)] = 900.0
     lease: Annotated[float, Field(ge=3)] = 30.0
@@ -142,6 +148,13 @@ class RunConfig(BaseModel):
         unknown = [part for part in text.split(",") if part not in ("coo", "csc", "csr")]
         if unknown:
             raise ValueError("expected one or more of coo, csc, csr, separated by commas")
+        return text
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _is_place(cls, text: str | None) -> str | None:
+        if text is not None and not (text.startswith("/") or PLACE.match(text)):
+            raise ValueError("expected an absolute path, or a URI such as s3://bucket/prefix")
         return text
 
     @property
@@ -185,6 +198,18 @@ class RunConfig(BaseModel):
     def output(self) -> str:
         """DGL_OUTPUT_DIR, on the workers and on the launcher."""
         return self.output_dir or f"{self.workspace}/output"
+
+    @property
+    def checkpoint_folder(self) -> str:
+        """The folder of the ranks' checkpoints: on workers and, without --checkpoints, on the launcher."""
+        return f"{self.workspace}/{names.CHECKPOINTS}/{self.context.job}"
+
+    @property
+    def checkpoint_place(self) -> str:
+        """Where a place of the user's has this job's checkpoints; empty without one."""
+        if not self.checkpoints:
+            return ""
+        return f"{self.checkpoints.rstrip('/')}/{self.context.namespace}/{self.context.job}"
 
     @property
     def workload(self) -> str:
@@ -292,8 +317,13 @@ def _told(error: ValidationError, name: Callable[[str], str]) -> str:
     for problem in error.errors():
         where = name(str(problem["loc"][0]))
         what = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {problem['input']!r}")
+        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {_without_secrets(problem['input'])!r}")
     return "\n".join(lines)
+
+
+def _without_secrets(value: object) -> object:
+    """A URI without what may be credentials in it: a log shows it to many."""
+    return re.sub(r"//[^/]*@|[?#].*", "...", value) if isinstance(value, str) and "://" in value else value
 
 
 def _flag(field: str) -> str:

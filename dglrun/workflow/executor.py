@@ -17,6 +17,7 @@ from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import local_process
+from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.part_delivery import PartDelivery
 from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
@@ -27,6 +28,7 @@ from dglrun.workflow.steps import (
     Cleanup,
     Collect,
     InParallel,
+    KeepCheckpoints,
     MeasureQuality,
     PlanPhase,
     ReadQuality,
@@ -64,6 +66,7 @@ class Executor:
         self._partitions: dict[str, PartitionFiles] = {}
         self._proved: set[str] = set()
         self._training: Training | None = None
+        self._keeping: CheckpointKeeping | None = None
         self._outputs: dict[str, bool | None] = {}
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
@@ -78,12 +81,13 @@ class Executor:
                 self._reporter.stage(phase.stage, phase.title)
                 with _told(phase):
                     self._perform(phase)
+            self._close_training()
         except BaseException as error:
             self._stop_training(error)
             raise
         finally:
             try:
-                self._close_training()
+                self._close_training(is_in_haste=True)
             finally:
                 self._streams.kill_all()  # copies that other threads still wait for
 
@@ -131,6 +135,8 @@ class Executor:
                 self._do_in_parallel(step, stage)
             case StartAgents():
                 self._start_agents(step)
+            case KeepCheckpoints():
+                self._keep_checkpoints(step)
             case Train():
                 self._train(step, stage)
             case ReportStage():
@@ -286,6 +292,13 @@ class Executor:
         self._training = Training(step, self._streams, self._hopeless)
         self._training.start_agents()
 
+    def _keep_checkpoints(self, step: KeepCheckpoints) -> None:
+        self._keeping = CheckpointKeeping(step)
+        if self._training:
+            self._training.keep(self._keeping)
+        else:
+            self._keeping.keep_here()
+
     def _train(self, step: Train, stage: str) -> None:
         if self._training is None or self._training.pods != step.workers:
             raise AssertionError(f"the plan starts the agents of {step.workers} first")
@@ -301,7 +314,18 @@ class Executor:
         if self._training:
             self._training.stop(type(error).__name__)
 
-    def _close_training(self) -> None:
+    def _close_training(self, is_in_haste: bool = False) -> None:
+        """Let the agents leave, once the last checkpoints are kept; not where a signal ends the run."""
+        try:
+            if self._keeping and not is_in_haste:
+                self._keeping.finish(self._training.lost if self._training else ())
+        finally:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        if self._keeping:
+            self._keeping.close()
+            self._keeping = None
         if self._training:
             self._training.close()
             self._training = None  # only now: a signal during close still has to stop and close it

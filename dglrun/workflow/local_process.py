@@ -91,9 +91,9 @@ def _title(step: Run) -> str:
 
 
 def _start(step: Run) -> "subprocess.Popen[bytes]":
-    if step.folder:
+    for folder in step.folders:
         with contextlib.suppress(OSError):  # the command says it better, if it needs the folder at all
-            Path(step.folder).mkdir(parents=True, exist_ok=True)
+            Path(folder).mkdir(parents=True, exist_ok=True)
     argv = (*step.via, *step.argv)
     try:
         return subprocess.Popen(

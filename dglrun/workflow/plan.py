@@ -13,8 +13,10 @@ from dglrun.workflow import partition_phases
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.steps import (
     CheckPartition,
+    CheckpointKeeper,
     Collect,
     InParallel,
+    KeepCheckpoints,
     PlanPhase,
     Puller,
     ReportStage,
@@ -43,6 +45,11 @@ SERVERS_SECONDS = 30.0
 STACKS_SECONDS = 10.0
 LOST_SECONDS = 30.0
 """How long the output of a worker is asked for that was lost, while the job waits to be told failed."""
+LAUNCHER_RATE = 200e6
+"""Bytes per second of checkpoints that the launcher takes of all workers together."""
+ABSENT_SECONDS = 10.0
+"""How long the last round of checkpoints waits for a worker that cannot be reached."""
+KEEP = "dglrun.transfer.checkpoints"
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]
@@ -67,7 +74,7 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     """Copy the parts to the workers, unless they make them; start the agents; train; collect the output."""
     pod = names.launcher(config.context.job)
     agents = (_start_agents(config, hosts, run),)
-    train, collect = (_train(config, hosts),), _collects(config, hosts, run)
+    train, collect = (_keep(config, hosts), _train(config, hosts)), _collects(config, hosts, run)
     if config.partitions_on_workers:
         first = partition_phases.on_workers(config, hosts)
     else:
@@ -119,9 +126,16 @@ def worker_part_config(config: RunConfig) -> str:
 
 def _skip(config: RunConfig) -> PlanPhase:
     argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
-    environ = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output}
-    steps = (Run(argv, environ, folder=config.output),)
+    environ = {
+        "DGLBACKEND": "pytorch",
+        "PYTHONUNBUFFERED": "1",
+        env.OUTPUT_DIR: config.output,
+        env.CHECKPOINT_DIR: _checkpoint_folder(config, 0),
+    }
     pod = names.launcher(config.context.job)
+    run = Run(argv, environ, folders=(config.output, _checkpoint_folder(config, 0)))
+    here = Host("127.0.0.1", names.DGL_PORT, pod)
+    steps: tuple[Step, ...] = (_keep(config, (here,)), run) if config.checkpoints else (run,)
     return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps)
 
 
@@ -164,7 +178,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         trainers=config.num_trainers,
         processes=(*_servers(config, index), *_trainers(config, hosts, index)),
         files={ip_config(config): hostfile.format_dgl(hosts)},
-        folders=(config.output,),
+        folders=(config.output, *_folders_of_ranks(config, index).values()),
         ports=tuple(host.port + server for server in range(config.num_servers)),
         output=config.output,
         lease=config.lease,
@@ -232,6 +246,7 @@ def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: in
         **nccl,
         "DGL_ROLE": "client",
         "DGL_GROUP_ID": "0",
+        env.CHECKPOINT_DIR: _checkpoint_folder(config, first + index),
         "RANK": str(first + index),
         "LOCAL_RANK": str(index),
         "WORLD_SIZE": str(_world_size(config, hosts)),
@@ -244,12 +259,43 @@ def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: in
 
 
 def _world_size(config: RunConfig, hosts: Sequence[Host]) -> int:
-    return len(hosts) * config.num_trainers
+    return len(hosts) * (1 if config.is_skip else config.num_trainers)
 
 
 def _train(config: RunConfig, hosts: Sequence[Host]) -> Train:
     pods = tuple(host.name for host in hosts)
     return Train(pods, _world_size(config, hosts), SERVERS_SECONDS, config.hang_timeout, STACKS_SECONDS)
+
+
+def _keep(config: RunConfig, hosts: Sequence[Host]) -> KeepCheckpoints:
+    argv = (config.python, "-m", KEEP)
+    keepers = tuple(
+        CheckpointKeeper(host.name, host.ip, argv, _folders_of_ranks(config, index))
+        for index, host in enumerate(hosts)
+    )
+    rate, place = config.checkpoint_bandwidth * 1e6, config.checkpoint_place
+    return KeepCheckpoints(
+        names.launcher(config.context.job),
+        keepers,
+        _world_size(config, hosts),
+        config.checkpoint_folder,
+        place,
+        config.checkpoint_interval,
+        rate if place else min(rate, LAUNCHER_RATE / len(hosts)),
+        config.start_timeout,
+        ABSENT_SECONDS,
+    )
+
+
+def _folders_of_ranks(config: RunConfig, index: int) -> dict[str, str]:
+    """The checkpoint folders of a worker's ranks, by the ranks' names."""
+    trainers = 1 if config.is_skip else config.num_trainers
+    ranks = range(index * trainers, (index + 1) * trainers)
+    return {names.checkpoints_of(rank): _checkpoint_folder(config, rank) for rank in ranks}
+
+
+def _checkpoint_folder(config: RunConfig, rank: int) -> str:
+    return f"{config.checkpoint_folder}/{names.checkpoints_of(rank)}"
 
 
 def _watched(config: RunConfig) -> Strings:

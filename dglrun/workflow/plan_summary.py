@@ -12,6 +12,7 @@ from dglrun.workflow.steps import (
     CheckPartition,
     Collect,
     InParallel,
+    KeepCheckpoints,
     MeasureQuality,
     Puller,
     ReadQuality,
@@ -68,6 +69,8 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
             return _in_parallel(step)
         case StartAgents():
             return _start_agents(step)
+        case KeepCheckpoints():
+            return _keep(step)
         case Train():
             return _train(step)
         case ReportStage():
@@ -120,6 +123,19 @@ def _train(step: Train) -> dict[str, Any]:
     if step.hang_seconds is not None:
         shown["fails_if_idle_for"] = _seconds(step.hang_seconds)
     return shown
+
+
+def _keep(step: KeepCheckpoints) -> OneLine:
+    folders = [folder for keeper in step.keepers for folder in keeper.folders.values()]
+    last = "" if len(folders) == 1 else f" to {folders[-1].rpartition('/')[2]}"
+    return OneLine(
+        {
+            "of": f"{folders[0]}{last}",
+            "in": step.place or f"{step.folder} of {step.owner}",
+            "every": _seconds(step.every),
+            "of_each_worker": f"{step.rate / 1e6:g} MB/s",
+        }
+    )
 
 
 def _collect(step: Collect) -> OneLine:

@@ -42,7 +42,7 @@ class Run:
         via: What starts `argv` elsewhere: `kubectl exec` in a pod, or mpirun on several. Empty: it runs here.
         pods: Where `via` starts it.
         ranks: How many MPI ranks `via` starts. None: it is not MPI.
-        folder: Made first. If that fails, the command reports what it lacks.
+        folders: Made first. If that fails, the command reports what it lacks.
         cleanup: Done when the command fails or is stopped.
     """
 
@@ -53,7 +53,7 @@ class Run:
     via: Argv = ()
     pods: tuple[str, ...] = ()
     ranks: int | None = None
-    folder: str = ""
+    folders: tuple[str, ...] = ()
     cleanup: Cleanup | None = None
 
 
@@ -289,6 +289,56 @@ class StartAgents:
 
 
 @dataclass(frozen=True)
+class CheckpointKeeper:
+    """The process that keeps the checkpoints of one pod's ranks.
+
+    Attributes:
+        pod: Which.
+        ip: Its address.
+        argv: Starts it; the pod's agent does, or, where there is none, this dglrun.
+        folders: The folder of each rank there (`DGL_CHECKPOINT_DIR`), by the rank's name.
+    """
+
+    pod: str
+    ip: str
+    argv: Argv
+    folders: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class KeepCheckpoints:
+    """Bring back the checkpoints that were kept; from then on keep what the ranks leave in their folders.
+
+    The step ends when all is back. What is in a rank's folder already stays as it is, so that the step can be
+    performed again, with new agents, when a worker was replaced. Rounds begin on all workers at the same
+    moment; files that are gone from their folders are forgotten when all ranks have ended a round. The last
+    round is when the processes have ended and before the agents leave, however they have ended, unless a
+    signal ends the run.
+
+    Attributes:
+        owner: This pod, which begins the rounds.
+        keepers: Who keeps.
+        ranks: Trainers in all.
+        folder: Where the files are kept here, in a folder for each rank.
+        place: Where they are kept instead; the keepers reach it by themselves. Empty: here.
+        every: Seconds between the beginnings of two rounds, at least.
+        rate: Bytes per second that each keeper sends, at most; the last round has no bound.
+        seconds: Deadline for what is brought back, and for the last round.
+        absent_seconds: How long the last round waits for a keeper that cannot be reached.
+    """
+
+    owner: str
+    keepers: tuple[CheckpointKeeper, ...]
+    ranks: int
+    folder: str
+    place: str
+    every: float
+    rate: float
+    seconds: float
+    absent_seconds: float
+
+
+@dataclass(frozen=True)
 class Train:
     """Tell the agents to start servers and trainers, and wait until all trainers have ended with 0.
 
@@ -363,6 +413,7 @@ Step = (
     | Serve
     | InParallel
     | StartAgents
+    | KeepCheckpoints
     | Train
     | ReportStage
     | Collect

@@ -13,6 +13,7 @@ from dglrun.errors import RunError
 from dglrun.transfer.streams import Streams
 from dglrun.workflow.agent_connections import Address, AgentConnections
 from dglrun.workflow.agent_start import AgentStarter
+from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
 from dglrun.workflow.hang_watch import HangWatch, IdleRank
 from dglrun.workflow.output_printer import OutputPrinter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
@@ -69,6 +70,7 @@ class Training:
         self._on = self._handlers()
         self._start_at: dict[str, float] = {}
         self._check_at: dict[str, float] = {}
+        self._keeping: CheckpointKeeping | None = None
         self._lease = max((agent.spec.lease for agent in step.agents), default=0.0)
 
     @property
@@ -94,6 +96,24 @@ class Training:
                 words = "\n".join(f"{worker.pod}: {worker.start_trouble}" for worker in missing)
                 what = f"no agent within {seconds:g} s on {[worker.pod for worker in missing]}"
                 raise RunError(what, exitcodes.UNAVAILABLE, words)
+
+    def keep(self, keeping: CheckpointKeeping) -> None:
+        """Let the agents start the keepers of checkpoints, and wait until what was kept is back.
+
+        Raises:
+            RunError: it cannot be brought back, or a worker fails meanwhile.
+        """
+        self._keeping = keeping
+        for worker in self._workers:
+            self._connections.tell(worker.pod, keeping.command(worker.pod))
+        while not keeping.is_restored():
+            self._turn()
+            self._raise_failure()
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The workers that cannot be reached any more."""
+        return tuple(worker.pod for worker in self._workers if worker.lost)
 
     @property
     def outputs(self) -> dict[str, bool | None]:
@@ -203,6 +223,10 @@ class Training:
                 self._take(worker, record)
         for worker in self._workers:
             self._mend(worker)
+        if self._keeping:
+            self._keeping.say_troubles()
+            for pod in self._keeping.due():
+                self._connections.tell(pod, self._keeping.command(pod))
 
     def _take(self, worker: WorkerConnection, record: Record) -> None:
         was_broken = worker.broken_since is not None
@@ -225,6 +249,7 @@ class Training:
             "failed": lambda worker, record: self._failed(worker, ProcessFailure.of(record)),
             "finished": self._finished,
             "checked": lambda worker, record: self._checked(worker, record["why"]),
+            "keeper": lambda worker, record: self._keeper_ended(worker, record["what"]),
             "refused": lambda worker, record: self._lose(worker, record["what"], record["code"]),
             "bug": _raise_bug,
         }
@@ -234,6 +259,12 @@ class Training:
             self._connections.tell(worker.pod, {"do": "stop", "why": self._stopping})
         elif self._port and record["state"] == "waiting":  # the connection had broken under the first `start`
             self._connections.tell(worker.pod, {"do": "start", "port": self._port})
+        if self._keeping:  # as above; an agent whose keeper runs does nothing
+            self._connections.tell(worker.pod, self._keeping.command(worker.pod))
+
+    def _keeper_ended(self, worker: WorkerConnection, what: str) -> None:
+        if self._keeping:
+            self._keeping.ended(worker.pod, what)
 
     def _see(self, index: int, who: str, text: str, progress: Callable[[str], None]) -> None:
         """Look at a line that has been printed; called by the printer's thread."""

@@ -46,6 +46,19 @@ def set_image(body: Object, name: str) -> None:
         main_container(body, role)["image"] = image(name)
 
 
+def set_checkpoint_volume(body: Object, path: str) -> None:
+    """Mount a folder of the node at /kept in the workers, as they would a volume that all of them share."""
+    pod = body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["volumes"].append({"name": "kept", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
+    mount = {"name": "kept", "mountPath": "/kept"}
+    main = main_container(body, "Worker")
+    main["volumeMounts"].append(mount)
+    # The kubelet makes the folder for root, and the image's user is another one.
+    opened: Object = {"name": "open", "command": ["chmod", "0777", "/kept"], "volumeMounts": [mount]}
+    opened["securityContext"] = {"runAsUser": 0}
+    pod.setdefault("initContainers", []).append({"image": main["image"], **opened})
+
+
 def set_flag(body: Object, flag: str, value: str) -> None:
     """Replace the value of a flag in the launcher's arguments, which stand as `--flag=value`."""
     args = main_container(body, "Launcher")["args"]

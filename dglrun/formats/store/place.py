@@ -3,7 +3,7 @@
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -168,6 +168,15 @@ class Place:
         """
         with failures.about(str(self)):
             self._backend.write(self._path, [data] if data else [])
+
+    def write(self, pieces: Iterable[bytes]) -> None:
+        """Write the file with these bytes; not at all where the pieces raise an error, which is passed on.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with failures.about(str(self)):
+            self._backend.write(self._path, pieces)
 
     def upload(self, path: Path) -> Sum:
         """Write the file with the bytes of one of this machine, whole or not at all.

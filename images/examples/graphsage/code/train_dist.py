@@ -2,6 +2,10 @@
 
 One file for DGL's servers, trainers and samplers: a server stays in `initialize`. Without
 DGL_DIST_MODE=distributed it trains on a partition of one part in this process (DGL's standalone mode).
+
+After each epoch each rank saves what it needs to go on into DGL_CHECKPOINT_DIR, and goes on from there when
+the job is started again: parameters, the optimizer's state, that of the random numbers and, with
+--embedding_size, its share of the embeddings.
 """
 
 import argparse
@@ -9,7 +13,7 @@ import gc
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dgl
@@ -18,7 +22,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import checkpoints
 import sage
+from embeddings import Embeddings
 
 DISTRIBUTED = os.environ.get("DGL_DIST_MODE") == "distributed"
 
@@ -33,6 +39,7 @@ class Job:
         device: Where the model is.
         train: int64, this rank's training nodes.
         test: int64, this rank's test nodes.
+        embeddings: Learnt rows beside the features, if any.
     """
 
     arguments: argparse.Namespace
@@ -40,6 +47,7 @@ class Job:
     device: th.device
     train: th.Tensor
     test: th.Tensor
+    embeddings: Embeddings | None = None
 
     @classmethod
     def join(cls, arguments: argparse.Namespace) -> "Job":
@@ -55,7 +63,22 @@ class Job:
             dgl.distributed.node_split(graph.nodes[ntype].data[mask], book, ntype, force_even=DISTRIBUTED)
             for mask in ("train_mask", "test_mask")
         )
-        return cls(arguments, graph, sage.device(arguments.num_gpus), train, test)
+        job = cls(arguments, graph, sage.device(arguments.num_gpus), train, test)
+        return job.with_embeddings(arguments.embedding_size) if arguments.embedding_size else job
+
+    def with_embeddings(self, width: int) -> "Job":
+        """The same with learnt rows; all ranks then train in the same number of steps, as these need."""
+        if len(self.graph.ntypes) > 1:
+            raise SystemExit("--embedding_size: expected a homogeneous graph")
+        made = Embeddings(self.graph, width, self.arguments.lr)
+        return replace(self, embeddings=made, train=self.train[: self.least(len(self.train))])
+
+    def least(self, number: int) -> int:
+        """The lowest of the numbers that all ranks give."""
+        lowest = th.tensor(number, device=self.device)
+        if DISTRIBUTED:
+            dist.all_reduce(lowest, dist.ReduceOp.MIN)
+        return int(lowest.item())
 
     def batches(self, nodes: th.Tensor, fan_out: tuple[int, ...], size: int, shuffle: bool) -> Any:
         """Sampled batches of these nodes, whose neighbours may live on any worker."""
@@ -71,7 +94,10 @@ class Job:
 
     def fetch(self, batch: sage.Batch) -> Any:
         """Blocks, features and labels of a batch on the device."""
-        return sage.fetch(self.graph, batch, self.device)
+        blocks, x, y = sage.fetch(self.graph, batch, self.device)
+        if self.embeddings:
+            x = th.cat([x, self.embeddings.of(batch[0], self.device)], dim=1)
+        return blocks, x, y
 
     def all_rows(self, name: str) -> th.Tensor:
         """A feature of all nodes of the target type."""
@@ -84,25 +110,79 @@ def rank_and_size() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if DISTRIBUTED else (0, 1)
 
 
-def train(job: Job, model: nn.Module) -> list[dict[str, float]]:
-    """Train for some epochs; returns loss, seconds and seeds per second of each, as this rank saw it."""
+@dataclass
+class Progress:
+    """What a checkpoint holds of this rank, besides the embeddings.
+
+    Attributes:
+        model: The model, without DistributedDataParallel around it.
+        optimizer: Its optimizer.
+        epochs: Loss, seconds and seeds per second of each epoch so far, as this rank saw it.
+    """
+
+    model: nn.Module
+    optimizer: th.optim.Optimizer
+    epochs: list[dict[str, float]]
+
+    def save(self, job: Job) -> None:
+        """Leave a checkpoint."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": th.get_rng_state(),
+            "epochs": self.epochs,
+            "nodes": job.train,
+            "embeddings": job.embeddings.state() if job.embeddings else None,
+        }
+        checkpoints.save(checkpoints.folder(), len(self.epochs), state)
+
+    def resume(self, job: Job) -> None:
+        """Go on from the newest checkpoint that all ranks have, if there is one."""
+        folder = checkpoints.folder()
+        epochs = checkpoints.newest_of_all(checkpoints.saved(folder), job.least)
+        checkpoints.forget_newer(folder, epochs)
+        if folder is None or epochs == 0:
+            return
+        state = checkpoints.load(folder, epochs)
+        if job.embeddings:
+            if not th.equal(state["nodes"], job.train):
+                raise SystemExit("the checkpoint's embeddings are of another partition: its nodes differ")
+            job.embeddings.load_state(state["embeddings"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        th.set_rng_state(state["random"])
+        self.epochs = state["epochs"]
+        job.least(epochs)  # a barrier: other ranks' embeddings are in their places, too
+        print(f"rank {rank_and_size()[0]} goes on after epoch {epochs - 1}")
+
+
+def train(job: Job, progress: Progress) -> None:
+    """Train for the epochs that are left, with a checkpoint after each."""
     rank, _ = rank_and_size()
-    optimizer = th.optim.Adam(model.parameters(), lr=job.arguments.lr)
+    model = DistributedDataParallel(progress.model) if DISTRIBUTED else progress.model
     fan_out, _ = sage.fan_outs(job.arguments, job.graph)
     loader = job.batches(job.train, fan_out, job.arguments.batch_size, shuffle=True)
-    epochs = []
-    for epoch in range(job.arguments.num_epochs):
+    for epoch in range(len(progress.epochs), job.arguments.num_epochs):
         start = time.monotonic()
+        dgl.seed(job.arguments.seed + rank + 1000 * epoch)  # DGL does not tell its state: a known one instead
         # Ranks may have different numbers of batches; join keeps gradients in step until the last is done.
         with model.join() if isinstance(model, DistributedDataParallel) else nullcontext():
-            losses = [sage.step(model, optimizer, *job.fetch(batch)) for batch in loader]
+            losses = [step(job, model, progress.optimizer, batch) for batch in loader]
         seconds = time.monotonic() - start
-        speed = len(job.train) / seconds
-        epochs.append({"loss": sum(losses) / len(losses), "seconds": seconds, "seeds_per_second": speed})
+        loss, speed = sum(losses) / len(losses), len(job.train) / seconds
+        progress.epochs.append({"loss": loss, "seconds": seconds, "seeds_per_second": speed})
+        progress.save(job)
         print(
-            f"rank {rank}, epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {seconds:.1f} s, {speed:.0f} seeds/s"
+            f"rank {rank}, epoch {epoch}: loss {loss:.4f}, {seconds:.1f} s, {speed:.0f} seeds/s", flush=True
         )
-    return epochs
+
+
+def step(job: Job, model: nn.Module, optimizer: th.optim.Optimizer, batch: sage.Batch) -> float:
+    """One step of all that is learnt; returns the loss."""
+    loss = sage.step(model, optimizer, *job.fetch(batch))
+    if job.embeddings:
+        job.embeddings.step()
+    return loss
 
 
 def test_accuracy(job: Job, model: nn.Module) -> float:
@@ -124,12 +204,13 @@ def main(arguments: argparse.Namespace) -> None:
     dgl.seed(arguments.seed + rank)
     labels = job.all_rows("labels").long()
     features = job.graph.nodes[sage.target(job.graph)].data["features"].shape[1]
-    widths = (features, arguments.num_hidden, int(labels.max()) + 1)
+    widths = (features + arguments.embedding_size, arguments.num_hidden, int(labels.max()) + 1)
     model = sage.build(job.graph, widths, arguments.dropout).to(job.device)
     th.manual_seed(arguments.seed + rank)  # the same start, but an order and a dropout of its own
 
-    # Held by nobody after the training: see leave().
-    epochs = train(job, DistributedDataParallel(model) if DISTRIBUTED else model)
+    progress = Progress(model, th.optim.Adam(model.parameters(), lr=arguments.lr), [])
+    progress.resume(job)
+    train(job, progress)
     accuracy = test_accuracy(job, model)
 
     parameters = sage.digest(model)
@@ -137,7 +218,12 @@ def main(arguments: argparse.Namespace) -> None:
     print(f"rank {rank} of {size}: part {part}, {len(job.train)} training nodes, parameters {parameters}")
     if rank == 0:
         majority = sage.majority_accuracy(labels, job.all_rows("train_mask"), job.all_rows("test_mask"))
-        metrics = {"test_accuracy": accuracy, "majority": majority, "world_size": size, "epochs": epochs}
+        metrics = {
+            "test_accuracy": accuracy,
+            "majority": majority,
+            "world_size": size,
+            "epochs": progress.epochs,
+        }
         sage.save(model, {**metrics, "parameters": parameters})
         print(sage.final_words(accuracy, majority))
     if DISTRIBUTED:
@@ -147,8 +233,9 @@ def main(arguments: argparse.Namespace) -> None:
 def leave() -> None:
     """Wait for all ranks and take the process group apart.
 
-    The model's DDP wrapper must be gone first. As the last owner of the group it would join gloo's threads
-    while it holds the interpreter's lock, for which such a thread may be waiting (seen: torch 1.13.1).
+    The model's DDP wrapper, which `train` holds, must be gone first. As the last owner of the group it would
+    join gloo's threads while it holds the interpreter's lock, for which such a thread may be waiting (seen:
+    torch 1.13.1).
     """
     dist.barrier()
     gc.collect()
@@ -162,6 +249,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--ip_config", default=os.environ.get("DGL_IP_CONFIG", "ip_config.txt"))
     parser.add_argument("--part_config", default=os.environ.get("DGL_CONF_PATH"))
     parser.add_argument("--use_graphbolt", action="store_true", help="DGL 2: sample with GraphBolt")
+    parser.add_argument("--embedding_size", type=int, default=0, help="learnt columns beside the features")
     sage.add_arguments(parser)
     return parser
 

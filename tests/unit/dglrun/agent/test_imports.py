@@ -23,7 +23,14 @@ def test_the_supervisor_starts_quickly() -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["agent.main", "agent.script_runner", "pod_waiter.program", "transfer.pull.__main__"]
+    "program",
+    [
+        "agent.main",
+        "agent.script_runner",
+        "pod_waiter.program",
+        "transfer.checkpoints.__main__",
+        "transfer.pull.__main__",
+    ],
 )
 def test_what_runs_on_a_worker_or_in_an_init_container_needs_the_standard_library_alone(program: str) -> None:
     """No package of ours or of others is loaded but dglrun's own modules."""

@@ -315,7 +315,7 @@ def test_a_command_runs_through_what_the_plan_names(tmp_path: Path) -> None:
     found, folder = tmp_path / "found", tmp_path / "output/of/run"
     argv = ("sh", "-c", f'test -d {folder} && echo "$RANK $LEVEL" >{found}')
 
-    perform(Run(argv, {"LEVEL": "2"}, via=("env", "RANK=1"), folder=str(folder)))
+    perform(Run(argv, {"LEVEL": "2"}, via=("env", "RANK=1"), folders=(str(folder),)))
 
     assert found.read_text() == "1 2\n"
 

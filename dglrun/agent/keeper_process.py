@@ -1,0 +1,59 @@
+"""The process that keeps checkpoints while the others train: it is not one of the training's own.
+
+It goes on when these are ended, since what they wrote last is still to be kept, and ends with the agent.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+
+class KeeperProcess:
+    """A started keeper.
+
+    Args:
+        argv: The command.
+        order: The line that it reads from stdin; it has keys, which a command line would show to all.
+        env: Its whole environment.
+
+    Raises:
+        OSError: it could not be started.
+    """
+
+    def __init__(self, argv: Sequence[str], order: str, env: Mapping[str, str]) -> None:
+        self._popen = subprocess.Popen(
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,  # what it has to say on stderr goes to the agent's log
+            process_group=0,
+        )
+        if self._popen.stdin is None:
+            raise AssertionError("Popen was given PIPE")
+        with contextlib.suppress(BrokenPipeError), self._popen.stdin as stdin:
+            stdin.write(order.encode() + b"\n")  # far less than a pipe takes without a reader
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """Its exit code as Popen gives it, None while it runs."""
+        return self._popen.poll()
+
+    def end(self) -> None:
+        """Kill it, and wait until it has ended."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def note_end(self, code: int) -> None:
+        """Take note that it has been reaped."""
+        self._popen.returncode = code
+
+    def kill(self) -> None:
+        """End it; whatever it was sending is not seen by anybody."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)

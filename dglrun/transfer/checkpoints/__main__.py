@@ -1,0 +1,54 @@
+"""`python -m dglrun.transfer.checkpoints`: one keeper, whose order is a line on stdin."""
+
+import contextlib
+import os
+import signal
+import sys
+
+from dglrun.agent import prctl
+from dglrun.contract import exitcodes
+from dglrun.transfer.checkpoints import keeper
+from dglrun.transfer.checkpoints.limit import Limit
+from dglrun.transfer.checkpoints.link import LauncherTarget, Link
+from dglrun.transfer.checkpoints.order import Order, decode
+from dglrun.transfer.checkpoints.target import KeepError, Target
+from dglrun.transfer.pull.order import OrderError
+
+NICE = 10
+"""Training goes first."""
+
+
+def main() -> int:
+    """Keep; returns the exit code."""
+    try:
+        order = decode(sys.stdin.readline())
+    except OrderError as error:
+        sys.stderr.write(f"dglrun.transfer.checkpoints: {error}\n")
+        return exitcodes.USAGE
+    with contextlib.suppress(OSError):
+        prctl.end_with_parent(signal.SIGKILL)  # no file that is being sent is seen by anybody
+        os.nice(NICE)
+    link = Link(order)
+    try:
+        keeper.serve(order, link, _target(order, link))
+    except KeepError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.code
+    return exitcodes.OK
+
+
+def _target(order: Order, link: Link) -> Target:
+    limit = Limit(order.rate)
+    if not order.place:
+        return LauncherTarget(link, limit)
+    from dglrun.transfer.checkpoints.stored import StoredTarget  # noqa: PLC0415 - pyarrow, and a few 10 MB
+
+    try:
+        return StoredTarget(order, limit)
+    except KeepError as error:
+        link.ask({"do": "failed", "what": str(error), "code": error.code})
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

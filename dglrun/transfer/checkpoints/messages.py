@@ -1,0 +1,47 @@
+"""What goes over the connection between a keeper and its launcher, on both ends.
+
+Each message is a length and a JSON object; the bytes of a file follow the message that announces them.
+"""
+
+import json
+import ssl
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from dglrun.transfer.pull import wire
+
+Message = dict[str, Any]
+
+BLOCK = 1 << 20
+WAIT_SECONDS = 3.0
+"""Between two messages that say `wait`: a keeper that hears nothing for long connects anew."""
+_LENGTH = struct.Struct("!I")
+
+
+def send(connection: ssl.SSLSocket, message: Mapping[str, object]) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    text = json.dumps(message).encode()
+    connection.sendall(_LENGTH.pack(len(text)) + text)
+
+
+def receive(connection: ssl.SSLSocket) -> Message:
+    """Receive one message.
+
+    Raises:
+        OSError: the connection broke, or the other end sends what it never would.
+    """
+    (length,) = _LENGTH.unpack(wire.receive(connection, _LENGTH.size))
+    if length > wire.MOST_TOLD:
+        raise wire.BrokenError("expected a short message")
+    try:
+        message = json.loads(wire.receive(connection, length))
+    except ValueError:
+        raise wire.BrokenError("expected a JSON object") from None
+    if not isinstance(message, dict):
+        raise wire.BrokenError("expected a JSON object")
+    return message
