@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate modern modern-formats bench fuzz outage
+.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate lock modern modern-formats bench fuzz outage
 
 PYTHON = .venv/bin/python
 
@@ -41,6 +41,9 @@ cluster-up: setup ## Bring the one-node Kubernetes up (or check the one KUBECONF
 
 cluster-down: setup ## Take it down without a trace
 	@$(PYTHON) -m tests.cluster down
+
+lock: ## Write the versions and hashes of the Python packages in the images: the newest that fit
+	@.ci/lock
 
 generate: setup ## Write CRD, chart copy, RBAC rules, install.yaml and the API reference
 	@$(PYTHON) -m dgl_operator.api.generate
