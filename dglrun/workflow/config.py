@@ -113,6 +113,7 @@ class RunConfig(BaseModel):
     dataset_dir: str = names.DATASET_DIR
     partition_config_path: str | None = None
     output_dir: str | None = None
+    output_uri: str | None = None
     verify: Literal["auto", "always", "never"] = "auto"
     start_timeout: Annotated[float, Field(gt=0)] = 900.0
     lease: Annotated[float, Field(ge=3)] = 30.0
@@ -247,6 +248,11 @@ def _source_of_parts(config: RunConfig) -> str:
 
 def _contradictions(config: RunConfig) -> list[str]:
     context, problems = config.context, []
+    if config.output_uri and not (config.output_uri.startswith("/") or "://" in config.output_uri):
+        problems.append(
+            "--output: expected an absolute path or a URI such as s3://bucket/prefix,"
+            f" got {config.output_uri!r}"
+        )
     if not config.is_skip and context.workers and config.num_partitions not in (None, context.workers):
         problems.append(
             f"--num-partitions is {config.num_partitions}, but the job has {context.workers} workers"

@@ -122,7 +122,7 @@ def _skip(config: RunConfig) -> PlanPhase:
     environ = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output}
     steps = (Run(argv, environ, folder=config.output),)
     pod = names.launcher(config.context.job)
-    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps)
+    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps, _upload(config))
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
@@ -267,7 +267,17 @@ def _collects(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step,
     return (
         ReportStage(report.STAGE_COLLECTING, "bring the output here"),
         InParallel(tuple(collects), COPIES, ends_all=False),
+        *_upload(config),
     )
+
+
+def _upload(config: RunConfig) -> tuple[Run, ...]:
+    """The output folder goes on to where the user keeps it, if that is said."""
+    if not config.output_uri:
+        return ()
+    argv = (config.python, "-m", "dglrun.commands.upload_output")
+    ends = ("--folder", config.output, "--to", config.output_uri)
+    return (Run((*argv, *ends), title="uploading the output"),)
 
 
 def _collect(config: RunConfig, host: Host, folder: str, marker: str) -> Collect:
