@@ -1,6 +1,8 @@
 """Files on a real S3 server over TLS, with the server and its clients failing in the middle."""
 
+import contextlib
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dglrun.commands.upload_output import MANIFEST
 from dglrun.errors import StoreError, StoreFailure
 from dglrun.formats import store
 from dglrun.formats.chunked import write
@@ -132,8 +135,11 @@ def test_an_upload_is_whole_or_not_there(server: S3Server, base: Place, tmp_path
 
 def parts_of(server: S3Server) -> int:
     """Bytes of uploads that are not complete."""
-    hidden = (server.root / "data").glob(".sgwtmp/**/*")
-    return sum(path.stat().st_size for path in hidden if path.is_file())
+    found = 0
+    for path in (server.root / "data").glob(".sgwtmp/**/*"):
+        with contextlib.suppress(FileNotFoundError):  # it was completed meanwhile
+            found += path.stat().st_size if path.is_file() else 0
+    return found
 
 
 ABANDON = """
@@ -287,6 +293,43 @@ def test_each_rank_reads_its_share(base: Place, tmp_path: Path) -> None:
     whole = sum(stat.size for stat in place.files().values())
     for found in told.groups():
         assert int(found) == pytest.approx(whole / 2, rel=0.05)
+
+
+def test_the_output_arrives_though_the_server_is_killed(
+    server: S3Server, base: Place, tmp_path: Path
+) -> None:
+    """Its manifest is the last object, and names what is there."""
+    output = tmp_path / "output"
+    (output / "more").mkdir(parents=True)
+    sums = {name: a_file(output / name, 60) for name in ("model.pt", "more/a", "more/b")}
+    argv = ("--folder", str(output), "--to", str(base))
+    upload = InThread(lambda: dglrun("dglrun.commands.upload_output", *argv))
+    wait_for("parts of the upload", lambda: parts_of(server) > MEBIBYTE or upload.result)
+    server.kill()
+    server.start()
+
+    ended = upload.end()
+
+    assert isinstance(ended, subprocess.CompletedProcess)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    told = json.loads((base / MANIFEST).read_bytes())["files"]
+    assert {name: Sum(**found) for name, found in told.items()} == sums
+    for name, wanted in sums.items():
+        assert (base / name).download(tmp_path / "back", wanted.sha256) == wanted
+
+
+def test_an_output_that_is_refused_is_one_line(base: Place, tmp_path: Path) -> None:
+    """A bucket that is missing ends the upload with the code of object storage."""
+    (tmp_path / "output").mkdir()
+    a_file(tmp_path / "output/model.pt", 1)
+
+    argv = ("--folder", str(tmp_path / "output"), "--to", "s3://none/run")
+    ended = dglrun("dglrun.commands.upload_output", *argv)
+
+    assert ended.returncode == 77
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith("dglrun: --output: s3://none")
+    assert base.files() == {}
 
 
 def test_a_graph_that_cannot_be_read_is_one_line(base: Place) -> None:

@@ -39,7 +39,7 @@ _SAID = {
     StoreFailure.AWAY: "the object storage does not answer",
     StoreFailure.MISSING: "expected an object, found none",
     StoreFailure.CHANGED: "is not what it was",
-    StoreFailure.OTHER: "the object storage failed",
+    StoreFailure.OTHER: "cannot be read or written",
 }
 _DETAIL = 240
 

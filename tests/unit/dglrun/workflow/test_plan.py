@@ -50,6 +50,10 @@ MODES = {
         "DistParMETIS",
         f"{PIPELINE} --partition-backend user --partition-assignment /data/parts",
     ),
+    "storage": (
+        "DistParMETIS",
+        f"{PIPELINE.replace('/data/g', 's3://graphs/g')} --output s3://models/run-1",
+    ),
 }
 
 
