@@ -15,10 +15,11 @@ from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import partition_quality, training_nodes
-from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution, to_owners
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import Toy, a_toy, random_toys
 from tests.support.needs import NEEDS_MPI, library_here
+from tests.support.thread_ranks import ThreadRanks, on_ranks
 from tests.unit.dglrun.partitioning.builders import partition, two_communities, with_training_nodes
 
 LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
@@ -425,6 +426,25 @@ def test_every_node_has_one_owner(nodes: int, ranks: int) -> None:
     owners, local = layout.locate(np.arange(nodes))
     assert all(owned[owner][at] == node for node, (owner, at) in enumerate(zip(owners, local, strict=True)))
     assert layout.starts.tolist() == [sum(map(len, owned[:rank])) for rank in range(layout.owners + 1)]
+
+
+@given(st.integers(0, 1 << 40), st.lists(st.integers(0, 9), min_size=1, max_size=4))
+def test_what_stretches_say_of_nodes_comes_to_their_owners(first: int, lengths: list[int]) -> None:
+    """In the order of their rows, with IDs of 64 bits and ranks that know nothing."""
+    ends = [first + sum(lengths[: rank + 1]) for rank in range(len(lengths))]
+    nodes = CyclicDistribution((1 << 40) + 40, len(lengths))
+
+    def work(ranks: ThreadRanks) -> list[int]:
+        start = ends[ranks.rank] - lengths[ranks.rank]
+        return to_owners(ranks, nodes, start, np.arange(start, ends[ranks.rank])).tolist()  # type: ignore[no-any-return]
+
+    found = on_ranks(len(lengths), work)
+
+    for rank, ids in enumerate(found):
+        assert ids == [node for node in range(first, ends[-1]) if node % len(lengths) == rank]
+        owners, local = nodes.locate(np.array(ids, np.int64))
+        assert (owners == rank).all()
+        assert (local * nodes.owners + rank == ids).all()
 
 
 @pytest.mark.skipif(library_here("parmetis"), reason="libparmetis is installed")

@@ -229,7 +229,8 @@ def test_sigterm_leaves_no_process_and_no_segment(pods: Pods) -> None:
 
 
 @pytest.mark.mpi
-def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
+@pytest.mark.parametrize("backend", ["zoltan", "streaming"])
+def test_workers_partition_among_themselves_and_train(workers: Pods, backend: str) -> None:
     """DistParMETIS: MPI ranks on the workers, each of which ends with its own part; then DGL trains."""
     write_ring(workers.root / "chunks")
     hostfile = workers.root / "hostfile"
@@ -237,7 +238,7 @@ def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
     hostfile.write_text("".join(lines))
     workspace = str(workers.root / "ws")
     args = ("--workspace", workspace, "--chunked-graph", str(workers.root / "chunks"))
-    mpi = ("--partition-backend", "zoltan", "--interface", f"{SUBNET}.0/24")
+    mpi = ("--partition-backend", backend, "--interface", f"{SUBNET}.0/24")
     env = {
         "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
         "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
@@ -258,7 +259,7 @@ def test_workers_partition_among_themselves_and_train(workers: Pods) -> None:
         assert not (work / f"part{1 - index}" / "graph.dgl").exists()
     quality = workers.quality()
     assert quality
-    assert (quality["method"], quality["numParts"], quality["verified"]) == ("zoltan", 2, True)
+    assert (quality["method"], quality["numParts"], quality["verified"]) == (backend, 2, True)
     assert (workers.root / "ws/output/model.pt").is_file()
 
 

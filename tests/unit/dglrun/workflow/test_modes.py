@@ -184,3 +184,16 @@ def test_each_mode_says_what_it_needs(
     with pytest.raises(ConfigError) as error:
         a_config("--num-partitions", "2", *args, phase=phase, env={"DGL_OPERATOR_PARTITION_MODE": mode})
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("backend", [None, "zoltan", "streaming", "random", "user"])
+def test_workers_have_a_default_and_what_they_are_told(backend: str | None) -> None:
+    """The default of mode DistParMETIS has not changed with the others."""
+    named = ("--partition-backend", backend) if backend else ()
+    brought = ("--partition-assignment", "/parts") if backend == "user" else ()
+    env = {"DGL_OPERATOR_PARTITION_MODE": "DistParMETIS"}
+    base = ("-g", "g", "--train-entry-point", "code/train.py", "--chunked-graph", "c")
+
+    config = a_config("--num-partitions", "2", *named, *brought, env=env, base=base)
+
+    assert config.assigner == (backend or "parmetis")
