@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     """
     start = time.monotonic()
     run_on_all_ranks(ranks, lambda: _require_place(ranks.rank))
-    folder = run_on_all_ranks(ranks, lambda: load_folder(args.part_config))
+    folder = run_on_all_ranks(ranks, lambda: _load(args.part_config, ranks.size))
     wanted = args.verify != "never"
     run_on_all_ranks(ranks, lambda: _require_servable(folder, ranks.rank))
     if wanted:
@@ -69,6 +69,13 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
         print(render(found), end="")
         how = "verified against the source" if wanted else "not verified (--verify never)"
         print(f"{folder.parts} parts: {how} ({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def _load(part_config: Path, ranks: int) -> PartitionFolder:
+    folder = load_folder(part_config)
+    if folder.parts != ranks:
+        raise DataError(f"{part_config}: expected {ranks} parts, one for each rank, got {folder.parts}")
+    return folder
 
 
 def _require_place(rank: int) -> None:

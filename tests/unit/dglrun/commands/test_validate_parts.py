@@ -146,6 +146,13 @@ def test_a_worker_with_the_json_of_another_run_is_told(tmp_path: Path) -> None:
     assert "toy.json: rank 1 has another one than rank 0" in problem_of(workers)
 
 
+def test_another_number_of_parts_than_ranks_is_refused(tmp_path: Path) -> None:
+    """As when the JSON is of an earlier run with more workers."""
+    workers = on_workers(a_partition(tmp_path, a_toy(1, (30,), (90,), 3)))
+
+    assert "toy.json: expected 2 parts, one for each rank, got 3" in problem_of(workers[:2])
+
+
 @pytest.mark.dgl
 def test_dgls_loader_is_asked_for_the_ranks_own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loads a part without the others; what it refuses is refused. Large parts it gets only on demand."""
