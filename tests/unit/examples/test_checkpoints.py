@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debian_graph import make
@@ -84,6 +84,7 @@ def sums(state: dict[str, Any]) -> Any:
     return found
 
 
+@settings(max_examples=30, deadline=None)
 @given(own=st.lists(st.sets(st.integers(1, 6)), min_size=1, max_size=4))
 def test_all_ranks_go_on_from_the_newest_that_all_have(own: list[set[int]]) -> None:
     """Whatever each of them has."""
