@@ -42,6 +42,7 @@ class CheckpointKeeping:
         self._server = CheckpointServer(own, Path(step.folder), ranks, self._marker, step.every)
         self._deadline = time.monotonic() + step.seconds
         self._ends = dict.fromkeys(self._keepers, 0)
+        self._failure = ""
         self._start_at: dict[str, float] = {}
         self._said: dict[str, str] = {}
         self._here: KeeperProcess | None = None
@@ -70,17 +71,14 @@ class CheckpointKeeping:
             time.sleep(_TICK)
 
     def ended(self, pod: str, what: str) -> None:
-        """A keeper has ended.
-
-        Raises:
-            RunError: it ends again and again before it has brought back what was kept.
-        """
+        """A keeper has ended; it is started again, unless it ends again and again before it has begun."""
         state = self._server.states()[pod]
         if state.has_left or state.failure:
             return
         self._ends[pod] += 1
         if not state.is_ready and self._ends[pod] >= ATTEMPTS:
-            raise RunError(f"the keeper of checkpoints on {pod} {what}", exitcodes.UNAVAILABLE)
+            self._failure = f"the keeper of checkpoints on {pod} {what}"
+            return
         self._say(pod, f"the keeper of checkpoints {what}; it is started again")
         self._start_at[pod] = time.monotonic() + PAUSE_SECONDS
 
@@ -98,6 +96,8 @@ class CheckpointKeeping:
         Raises:
             RunError: it cannot be brought back.
         """
+        if self._failure:
+            raise RunError(self._failure, exitcodes.UNAVAILABLE)
         states = self._server.states()
         for pod, state in states.items():
             if state.failure:

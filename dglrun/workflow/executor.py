@@ -318,7 +318,7 @@ class Executor:
         """Let the agents leave, once the last checkpoints are kept; not where a signal ends the run."""
         try:
             if self._keeping and not is_in_haste:
-                self._keeping.finish(self._training.lost if self._training else ())
+                self._keeping.finish(self._training.silent if self._training else ())
         finally:
             self._dismiss()
 

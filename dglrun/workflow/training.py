@@ -111,9 +111,9 @@ class Training:
             self._raise_failure()
 
     @property
-    def lost(self) -> tuple[str, ...]:
-        """The workers that cannot be reached any more."""
-        return tuple(worker.pod for worker in self._workers if worker.lost)
+    def silent(self) -> tuple[str, ...]:
+        """The workers whose agents have not said that all has ended there: nothing is to be had of them."""
+        return tuple(worker.pod for worker in self._workers if not worker.has_finished)
 
     @property
     def outputs(self) -> dict[str, bool | None]:

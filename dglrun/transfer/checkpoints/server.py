@@ -199,6 +199,7 @@ class CheckpointServer:
         with contextlib.suppress(OSError, ValueError, KeyError), connection:
             pod = self._shake_hands(connection)
             wire.keep_alive(connection)  # silent while it brings files elsewhere
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(ABSENT_SECONDS * 1000))
             with self._connected(connection, pod):
                 while True:
                     self._obey(connection, pod, messages.receive(connection))
