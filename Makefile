@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate lock modern modern-formats bench fuzz outage
+.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate lock modern modern-formats bench fuzz faults kills outage
 
 PYTHON = .venv/bin/python
 
@@ -23,6 +23,12 @@ e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone
 
 fuzz: setup ## Hostile objects against the operator on the real API server; N=10000 cases, SEED=1 repeats a run
 	@.ci/fuzz $(or $(N),500) $(SEED)
+
+faults: setup ## Each role x phase x fault on the real API server; writes docs/reference/faults.md
+	@.ci/faults
+
+kills: setup ## The operator killed N=1000 times over jobs under way; SEED=1 draws as before
+	@.ci/kills $(or $(N),100) $(SEED)
 
 local: ## From nothing to a trained model without Kubernetes: torch, DGL, DGL-API example by dglrun local
 	@.ci/local

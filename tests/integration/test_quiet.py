@@ -1,15 +1,17 @@
 """When nothing happens nothing is written; restarts change nothing and deletions leave nothing."""
 
+import uuid
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import Kind
 from tests.integration.conftest import Start, Submit
 from tests.support.api_client import ApiServer
 from tests.support.operator_process import OperatorProcess
-from tests.support.played_job import PlayedJob, versions
+from tests.support.played_job import PlayedJob, a_played_job, versions
 from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
@@ -135,6 +137,31 @@ def test_an_edited_role_is_put_right(operator: OperatorProcess, submit: Submit, 
     api.call("PATCH", path, {"rules": []}, "application/merge-patch+json")
 
     wait_for("rules", lambda: True if api.call("GET", path)["rules"] == good else None)
+
+
+def test_a_namespace_deleted_under_a_running_job_disturbs_no_other(
+    start: Start, submit: Submit, api: ApiServer
+) -> None:
+    """While it goes, nothing can be made there anew; the operator tries no look for ever."""
+    doomed = f"it-{uuid.uuid4().hex[:8]}-doomed"
+    api.make_namespace(doomed)
+    operator = start("--namespace", doomed)
+    PlayedJob(api, doomed, a_played_job("gone")).reach("Training")
+
+    api.remove_namespace(doomed)
+
+    submit().reach("Completed")
+    wait_for("the end of the namespace", lambda: True if _is_gone(api, doomed) else None, 120)
+    operator.wait_idle()
+    assert operator.is_running
+
+
+def _is_gone(api: ApiServer, namespace: str) -> bool:
+    try:
+        api.call("GET", f"/api/v1/namespaces/{namespace}")
+    except NotFound:
+        return True
+    return False
 
 
 def test_an_operator_ends_within_seconds_of_sigterm(operator: OperatorProcess, submit: Submit) -> None:

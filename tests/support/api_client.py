@@ -26,6 +26,11 @@ def _is_about(event: Json, job: str) -> bool:
 class ApiServer(KubeCluster):
     """The administrator's view of the cluster."""
 
+    @property
+    def authority(self) -> Path:
+        """The certificate by which the API server is known."""
+        return Path(self._settings.ssl_ca_cert)
+
     def call(
         self, method: str, path: str, body: Json | None = None, content_type: str = "application/json"
     ) -> Json:
@@ -57,7 +62,7 @@ class ApiServer(KubeCluster):
             {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace},
         )
         metadata = {"name": ACCOUNT}
-        rules = [rule.manifest() for rule in rbac.RULES]
+        rules = [rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER)]
         self.put(
             "/api/v1/namespaces/" + namespace + "/serviceaccounts",
             {"kind": "ServiceAccount", "metadata": metadata},

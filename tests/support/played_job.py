@@ -71,12 +71,7 @@ class PlayedJob:
 
     def play(self, suffix: str, phase: str, **given: Any) -> None:
         """Report a pod's status as its kubelet would."""
-        status = a_pod_status(phase, **given)
-        for key in ("containerStatuses", "initContainerStatuses"):
-            status[key] = [_whole(each) for each in status[key]]
-        status["conditions"] = [
-            {**each, "lastTransitionTime": "2026-11-21T11:30:00Z"} for each in status["conditions"]
-        ]
+        status = reported(phase, **given)
         path = Kind.POD.path(self.namespace, f"{self.name}-{suffix}") + "/status"
         wait_for(f"{suffix} played", lambda: self._patch(path, {"status": status}))
 
@@ -139,6 +134,17 @@ class PlayedJob:
             return self.api.call("PATCH", path, body, "application/merge-patch+json")
         except (NotFound, ClusterBusy):
             return None
+
+
+def reported(phase: str, **given: Any) -> Json:
+    """A pod's status, with all that the API server demands of it."""
+    status = a_pod_status(phase, **given)
+    for key in ("containerStatuses", "initContainerStatuses"):
+        status[key] = [_whole(each) for each in status[key]]
+    status["conditions"] = [
+        {**each, "lastTransitionTime": "2026-11-21T11:30:00Z"} for each in status["conditions"]
+    ]
+    return status
 
 
 def versions(objects: dict[tuple[str, str], Json]) -> dict[tuple[str, str], tuple[str, str]]:

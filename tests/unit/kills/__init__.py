@@ -1,0 +1,1 @@
+"""The verdict of `make kills` without a cluster."""
