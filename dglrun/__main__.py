@@ -1,5 +1,6 @@
 """`dglrun`: run this pod's role in a DGLJob and exit with its actual status."""
 
+import secrets
 import sys
 import time
 import traceback
@@ -90,7 +91,7 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     is_launcher = not (config.is_skip or config.is_partitioner)
     try:
         hosts = addresses(config, cluster) if is_launcher and cluster else ()
-        Executor(cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+        Executor(cluster, Streams(), reporter).perform(plan(config, hosts, secrets.token_hex(8)))
         print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
         if config.is_partitioner:
             reporter.close(COMPLETED_SECONDS)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun import cgroup
-from dglrun.agent import LAST_SECONDS, host_info, process_group, procfs, shared_memory
+from dglrun.agent import LAST_SECONDS, folder_mark, host_info, process_group, procfs, shared_memory
 from dglrun.agent.activity import ActivityMonitor
 from dglrun.agent.connections import STRANGERS, Connection
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
@@ -107,6 +107,7 @@ class Daemon:
                 self._fail(ProcessFailure("supervisor", exitcodes.SOFTWARE, what, traceback.format_exc()))
         if self._keeper:
             self._keeper.kill()
+        self._remove_mark()
 
     def _turn(self) -> None:
         for key, mask in self._selector.select(TICK):
@@ -373,13 +374,31 @@ class Daemon:
     def _finish(self, alive: int) -> None:
         self._state, self._finished_at = State.FINISHED, time.monotonic()
         segments = shared_memory.remove_new(Path(self.spec.shm), self._before)
+        has_files = _has_files(self.spec.output)
         self._record(
             "finished",
             failed=self._failure is not None,
             left=alive,
             segments=len(segments),
-            has_files=_has_files(self.spec.output),
+            has_files=has_files,
+            shared_with=self._mark_output() if has_files else (),
         )
+
+    def _mark_output(self) -> tuple[int, ...]:
+        """Leave a mark in the output folder until this agent leaves; the workers whose mark is there already.
+
+        Of two that share a folder the later one sees the mark of the earlier, which waits for the launcher.
+        """
+        folder, beginning = Path(self.spec.output), f"{folder_mark.PREFIX}{self.spec.run}-of-"
+        if not folder_mark.leave(folder, f"{beginning}{self.spec.index}"):
+            return ()
+        found = {int(each) for each in folder_mark.seen(folder, beginning) if each.isdigit()}
+        return tuple(sorted(found - {self.spec.index}))
+
+    def _remove_mark(self) -> None:
+        if self.spec.output:
+            name = f"{folder_mark.PREFIX}{self.spec.run}-of-{self.spec.index}"
+            folder_mark.remove(Path(self.spec.output), name)
 
     def _catch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -408,4 +427,7 @@ def _empty(reader: int) -> None:
 
 def _has_files(folder: str) -> bool:
     """Without counting them: nothing else goes on meanwhile."""
-    return bool(folder) and any(files for _path, _folders, files in os.walk(folder))
+    return bool(folder) and any(
+        any(not name.startswith(folder_mark.PREFIX) for name in files)
+        for _path, _folders, files in os.walk(folder)
+    )

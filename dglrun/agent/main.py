@@ -6,6 +6,7 @@ depends on the stream, and says on which port that one listens. The stream then 
 
 import json
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -62,9 +63,12 @@ def _prepare(spec: Spec) -> None:
     for folder in spec.folders:
         Path(folder).mkdir(parents=True, exist_ok=True)
     for path, text in spec.files.items():
-        part = Path(f"{path}.part")
-        part.write_text(text)
-        part.replace(path)
+        part = Path(f"{path}.{secrets.token_hex(4)}.part")  # other workers may share the folder
+        try:
+            part.write_text(text)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     host_info.interface_of(spec.ip)
     host_info.require_free(spec.ports)
 

@@ -62,7 +62,8 @@ class Spec:
         files: Texts to write first, by path.
         folders: Folders to make first.
         ports: Ports that must be free, or the run is refused.
-        output: Folder whose files are listed at the end.
+        output: Folder that is looked at in the end: has it files, and which other workers share it?
+        index: This worker's number.
         lease: Seconds without a word from the launcher after which everything is ended.
         grace: Seconds between SIGTERM and SIGKILL.
         shm: Where shared-memory segments appear.
@@ -77,6 +78,7 @@ class Spec:
     folders: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     output: str = ""
+    index: int = 0
     lease: float = 30.0
     grace: float = 3.0
     shm: str = names.SHM_DIR

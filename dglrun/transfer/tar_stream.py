@@ -16,12 +16,13 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
+from dglrun.agent import folder_mark
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 
 SUMS = ".dglrun-sums"
 STAGING = ".dglrun-incoming"
-SHARED = ".dglrun-shared-"
+SHARED = folder_mark.PREFIX
 """Begins the name of the file by which a worker notices that its output folder is the launcher's own."""
 _BLOCK = 1 << 20
 _OURS = (SUMS, STAGING, SHARED)

@@ -68,6 +68,8 @@ class Executor:
         self._training: Training | None = None
         self._keeping: CheckpointKeeping | None = None
         self._outputs: dict[str, bool | None] = {}
+        self._shared: dict[str, tuple[str, ...]] = {}
+        self._collected: dict[str, Future[bool]] = {}
 
     def perform(self, phases: Iterable[PlanPhase]) -> None:
         """Perform all phases.
@@ -241,6 +243,23 @@ class Executor:
             return None
 
     def _collect(self, step: Collect) -> None:
+        """Collect a folder that workers share from one of them: the first with which it goes well."""
+        is_done = False
+        try:
+            for other in self._shared.get(step.pod, ()):
+                if self._collected[other].result():  # it began earlier, and ends whatever becomes of it
+                    print(
+                        f"{step.pod} has the output folder of {other}: nothing has to be copied", flush=True
+                    )
+                    is_done = True
+                    return
+            self._collect_from(step)
+            is_done = True
+        finally:
+            if step.pod in self._collected:
+                self._collected[step.pod].set_result(is_done)
+
+    def _collect_from(self, step: Collect) -> None:
         has_files = self._outputs.get(step.pod, False)
         if has_files is False:
             return
@@ -305,7 +324,8 @@ class Executor:
         try:
             self._training.run(step, lambda line: self._reporter.stage(stage, line))
         finally:
-            self._outputs = self._training.outputs
+            self._outputs, self._shared = self._training.outputs, self._training.shared_outputs
+            self._collected = {pod: Future() for pod in self._outputs}
             if all(has_files is False for has_files in self._outputs.values()):
                 print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
         self._close_training()

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
+from dglrun.agent import folder_mark
 from dglrun.agent.tls import Keys
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
@@ -106,6 +108,8 @@ class PartDelivery:
         self._ip, self._gone, self._tell = ip, gone, tell
         self._own, keys = run_keys.for_transfer(step.owner, (each.pod for each in step.pullers))
         self._sums = StoredSums(partition.folder / SUMS, manifests.BLOCK)
+        self._folder = _folder_of(partition)
+        self._marker = ""
         self._shares = {each.pod: self._share(each) for each in step.pullers}
         self._receivers = [
             _Receiver(each, keys[each.pod], len(self._shares[each.pod].paths)) for each in step.pullers
@@ -120,8 +124,13 @@ class PartDelivery:
             RunError: a receiver has failed, its pod is gone, or nothing went on for the step's deadline.
         """
         pool = ThreadPoolExecutor(self._step.starts, thread_name_prefix="start")
+        marker = self._step.marker
         try:
-            with FileServer(self._own, self._shares) as server:
+            with (
+                folder_mark.marked(self._folder, marker) as is_marked,
+                FileServer(self._own, self._shares) as server,
+            ):
+                self._marker = marker if is_marked else ""
                 while not all(each.is_done for each in self._receivers):
                     self._turn(server, pool)
                     server.wait(_TICK)
@@ -131,8 +140,7 @@ class PartDelivery:
 
     def _share(self, puller: Puller) -> Share:
         items = self._partition.all_files() if puller.part is None else self._partition.files(puller.part)
-        under = f"{puller.under}/" if puller.under else ""
-        manifest = manifests.of_files((f"{under}{item.name}", item.path) for item in items)
+        manifest = manifests.of_files((item.name, item.path) for item in items)
         return Share(
             manifest, tuple(item.path for item in items), self._sums, tuple(item.name for item in items)
         )
@@ -244,6 +252,9 @@ class PartDelivery:
             step.seconds,
             step.keeps_sums,
             step.connections,
+            puller.pod,
+            str(self._folder),
+            self._marker,
         )
         try:
             with self._streams.open(puller.argv) as stream, stream.killed_after(START_SECONDS):
@@ -261,6 +272,10 @@ class PartDelivery:
     # --- accounts
 
     def _say_done(self, receiver: _Receiver, progress: Progress) -> None:
+        if progress.is_shared:
+            pod, count = receiver.puller.pod, receiver.files
+            print(f"{pod} sees {count} files in {self._folder}: nothing has to be sent", flush=True)
+            return
         seconds = max(time.monotonic() - (receiver.began or 0.0), 1e-3)
         size, twice = progress.size, progress.total - progress.size
         more = f", {_amount(twice)} of it twice" if twice > 0 else ""
@@ -313,6 +328,19 @@ def _done() -> "Future[None]":
     start: Future[None] = Future()
     start.set_result(None)
     return start
+
+
+def _folder_of(partition: PartitionFiles) -> Path:
+    """Where the files lie: a partition that was not sent here is a folder of links to them."""
+    path = partition.config.path
+    if not path.is_symlink():
+        return partition.folder
+    folder = Path(path.parent, path.readlink()).parent
+    try:
+        is_all = all((folder / item.name).samefile(item.path) for item in partition.all_files())
+    except OSError:
+        is_all = False
+    return folder if is_all else partition.folder
 
 
 def address_towards(ip: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dglrun.agent import RUN_FOLDER
+from dglrun.agent.folder_mark import PREFIX
 from dglrun.agent.process_group import RUN_FOLDER_VARIABLE as FOLDER_VARIABLE
 from dglrun.contract import names, report
 from dglrun.contract.hostfile import Host
@@ -47,7 +48,7 @@ SCRIPT_ENV = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
 METADATA = "metadata.json"
 
 
-def in_partitioner(config: RunConfig) -> tuple[PlanPhase, ...]:
+def in_partitioner(config: RunConfig, run: str) -> tuple[PlanPhase, ...]:
     """Phases 1 and 2: the user's script, or DGL or our own pipeline on the chunks; then the delivery.
 
     With --chunked-graph a script, if there is one, writes the chunks.
@@ -57,7 +58,7 @@ def in_partitioner(config: RunConfig) -> tuple[PlanPhase, ...]:
     pod = names.partitioner(config.context.job)
     return (
         PlanPhase(1, PHASES, pod, "load and partition graph", report.STAGE_PARTITIONING, steps),
-        PlanPhase(2, PHASES, pod, "deliver partitions", report.STAGE_DELIVERING, _deliver(config)),
+        PlanPhase(2, PHASES, pod, "deliver partitions", report.STAGE_DELIVERING, _deliver(config, run)),
     )
 
 
@@ -158,18 +159,18 @@ def _local_ranks(config: RunConfig) -> int:
     return config.partition_ranks or config.num_partitions or 1
 
 
-def _deliver(config: RunConfig) -> tuple[Step, ...]:
+def _deliver(config: RunConfig, run: str) -> tuple[Step, ...]:
     pod, produced = names.launcher(config.context.job), config.produced_config
     return (
         CheckPartition(produced, config.num_partitions or 0),
         *([_verify(config)] if config.verify != "never" else []),
         _measure(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
-        _hand_over(config, pod, produced),
+        _hand_over(config, pod, produced, run),
     )
 
 
-def _hand_over(config: RunConfig, pod: str, produced: str) -> Serve | Send:
+def _hand_over(config: RunConfig, pod: str, produced: str, run: str) -> Serve | Send:
     """The init container of an operator of the contract before cannot pull."""
     kubectl, seconds = _kubectl(config), config.start_timeout
     if config.context.contract < CONTRACT_WITH_PULL:
@@ -177,9 +178,14 @@ def _hand_over(config: RunConfig, pod: str, produced: str) -> Serve | Send:
         return Send(pod, receive, produced, None, config.dataset_dir, "", seconds)
     # That image has no other Python, and this one need not look for packages.
     pull = kubectl.exec(pod, names.WATCHER_PARTITIONER, "python3", "-S", "-m", *PULL)
-    puller = Puller(pod, "", pull, None, config.dataset_dir, "")
+    puller = Puller(pod, "", pull, None, config.dataset_dir)
     owner = names.partitioner(config.context.job)
-    return Serve(owner, produced, (puller,), 1, 1, CONNECTIONS, keeps_sums=True, seconds=seconds)
+    return Serve(
+        *(owner, produced, (puller,), 1, 1, CONNECTIONS),
+        keeps_sums=True,
+        seconds=seconds,
+        marker=f"{PREFIX}{run}",
+    )
 
 
 def _verify(config: RunConfig) -> VerifyPartition:

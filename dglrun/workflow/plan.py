@@ -66,7 +66,7 @@ def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple
     if config.is_skip:
         return (_skip(config),)
     if config.is_partitioner:
-        return partition_phases.in_partitioner(config)
+        return partition_phases.in_partitioner(config, run)
     return launcher_phases(config, hosts, run)
 
 
@@ -78,7 +78,7 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     if config.partitions_on_workers:
         first = partition_phases.on_workers(config, hosts)
     else:
-        dispatch = _dispatch(config, hosts)
+        dispatch = _dispatch(config, hosts, run)
         first = (PlanPhase(3, PHASES, pod, "dispatch partitions", report.STAGE_DISPATCHING, dispatch),)
     return (
         *first,
@@ -139,10 +139,10 @@ def _skip(config: RunConfig) -> PlanPhase:
     return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps, _upload(config))
 
 
-def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
+def _dispatch(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step, ...]:
     pull = (config.python, "-m", *partition_phases.PULL)
     pullers = tuple(
-        Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workspace, "workload")
+        Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workload)
         for part, host in enumerate(hosts)
     )
     serve = Serve(
@@ -154,6 +154,7 @@ def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
         partition_phases.CONNECTIONS,
         keeps_sums=False,
         seconds=config.start_timeout,
+        marker=f"{SHARED}{run}",
     )
     return (CheckPartition(config.partition_config, len(hosts)), serve)
 
@@ -181,6 +182,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         folders=(config.output, *_folders_of_ranks(config, index).values()),
         ports=tuple(host.port + server for server in range(config.num_servers)),
         output=config.output,
+        index=index,
         lease=config.lease,
         shm=config.shm_dir,
         watched=_watched(config),

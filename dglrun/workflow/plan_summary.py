@@ -97,13 +97,16 @@ def _verify(step: VerifyPartition) -> dict[str, Any]:
 
 def _files(step: Send | Puller, config: str) -> OneLine:
     files = "all parts" if step.part is None else f"part {step.part}"
-    folder = f"{step.target}/{step.under}" if step.under else step.target
+    folder = f"{step.target}/{step.under}" if isinstance(step, Send) and step.under else step.target
     return OneLine({"files": files, "of": config, "to": step.pod, "folder": folder})
 
 
 def _serve(step: Serve) -> dict[str, Any]:
     pullers = [_files(each, step.config) for each in step.pullers]
-    return pullers[0] if len(pullers) == 1 else {"at_a_time": step.limit, "pullers": pullers}
+    seen = {"links_if_it_sees": step.marker} if step.marker else {}
+    if len(pullers) == 1:
+        return OneLine(pullers[0] | seen)
+    return {"at_a_time": step.limit, **seen, "pullers": pullers}
 
 
 def _in_parallel(step: InParallel) -> dict[str, Any]:

@@ -190,7 +190,6 @@ class Puller:
         argv: Starts the receiver there, which takes its order on stdin and goes on by itself.
         part: It gets the files of this part and the JSON; None: those of all parts.
         target: Folder in which they appear, the JSON last.
-        under: Folder within `target` that takes the files and is replaced as a whole; empty: `target` itself.
     """
 
     pod: str
@@ -198,12 +197,13 @@ class Puller:
     argv: Argv
     part: int | None
     target: str
-    under: str
 
 
 @dataclass(frozen=True)
 class Serve:
     """Serve the files of a checked partition to pods that pull them over TLS, until all have theirs.
+
+    To a pod that sees the folder of the files, nothing is sent: it links to them.
 
     Keys are made for this step alone. A receiver that is not heard of is started again, and goes on where it
     was.
@@ -217,6 +217,7 @@ class Serve:
         connections: How many each has.
         keeps_sums: Whether the sums of all blocks stay with the files, for whom they are served to next.
         seconds: Deadline without any progress of a pod; while there is some, it may take any time.
+        marker: Name of a file that lies beside the JSON meanwhile, by which a pod notices that it sees it.
     """
 
     owner: str
@@ -227,6 +228,7 @@ class Serve:
     connections: int
     keeps_sums: bool
     seconds: float
+    marker: str = ""
 
 
 @dataclass(frozen=True)

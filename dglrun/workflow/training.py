@@ -120,6 +120,18 @@ class Training:
         """Whether the output folder of each worker has files; None where no agent has looked."""
         return {worker.pod: worker.has_files for worker in self._workers}
 
+    @property
+    def shared_outputs(self) -> dict[str, tuple[str, ...]]:
+        """For each worker those with a lower number whose output folder is the same, ascending."""
+        pods = self.pods
+        groups = {pod: {pod} for pod in pods}
+        for worker in self._workers:
+            for other in worker.shared_with:
+                if other < len(pods) and groups[worker.pod] is not groups[pods[other]]:
+                    joined = groups[worker.pod] | groups[pods[other]]
+                    groups |= dict.fromkeys(joined, joined)
+        return {pod: tuple(each for each in pods[:at] if each in groups[pod]) for at, pod in enumerate(pods)}
+
     def run(self, step: Train, progress: Callable[[str], None]) -> None:
         """Tell all agents to start the training, and follow it to its end.
 

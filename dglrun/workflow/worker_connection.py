@@ -28,6 +28,8 @@ class WorkerConnection:
         self.is_drained = False
         self.has_files: bool | None = None
         """Whether its output folder has files, once it has finished."""
+        self.shared_with: frozenset[int] = frozenset()
+        """Workers whose output folder is this one's, as far as it has seen."""
         self.lost: str | None = None
         self.broken_since: float | None = None
         self.start_attempts = self.start_failures = 0
@@ -69,6 +71,7 @@ class WorkerConnection:
                 self.broken_since = self._refused_since = None
             case "finished":
                 self.has_files = record["has_files"]
+                self.shared_with = frozenset(record.get("shared_with", ()))
             case "drained":
                 self.is_drained = True
             case "broken":

@@ -185,21 +185,21 @@ def _by_dglrun(ground: Ground, _size: int) -> tuple[Hop, Hop]:
     with _timed() as first:
         _deliver_first(ground)
     with _timed() as second:
-        pullers = [_puller(ground, worker, part, "workload") for part, worker in enumerate(WORKERS)]
+        pullers = [_puller(ground, worker, part, "/workload") for part, worker in enumerate(WORKERS)]
         _deliver(ground, LAUNCHER, f"{ground.folder}/in", pullers)
     return first(), second()
 
 
 def _deliver_first(ground: Ground) -> str:
-    puller = _puller(ground, LAUNCHER, None, "")
+    puller = _puller(ground, LAUNCHER, None)
     return _deliver(ground, PARTITIONER, f"{ground.folder}/out", [puller])
 
 
-def _puller(ground: Ground, pod: str, part: int | None, under: str) -> dict[str, object]:
+def _puller(ground: Ground, pod: str, part: int | None, below: str = "") -> dict[str, object]:
     kubectl = Kubectl(ground.kubectl, ground.namespace)
     argv = kubectl.exec(pod, CONTAINER, ground.python, "-m", *PULL)
-    target = f"{ground.folder}/in"
-    return {"pod": pod, "ip": ground.ip(pod), "argv": argv, "part": part, "target": target, "under": under}
+    target = f"{ground.folder}/in{below}"
+    return {"pod": pod, "ip": ground.ip(pod), "argv": argv, "part": part, "target": target}
 
 
 def _deliver(ground: Ground, owner: str, folder: str, pullers: list[dict[str, object]]) -> str:

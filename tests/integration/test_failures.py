@@ -1,5 +1,7 @@
 """Every failure names its true cause, and pods that had work are never made anew."""
 
+from functools import partial
+
 import pytest
 
 from dgl_operator.runtime.cluster import Refused
@@ -161,6 +163,32 @@ def test_a_worker_template_that_is_no_pod_fails_before_the_partitioning(
     assert message.startswith("Pod sage-worker-0: ")
     assert said in message
     assert job.pods() == set()
+
+
+def test_a_dataset_volume_of_no_kind_that_exists_fails_the_job_by_name(
+    operator: OperatorProcess, submit: Submit
+) -> None:
+    """The schema takes any source; the API server, asked for a pod with it, refuses a misspelt one."""
+    body = a_played_job(datasetVolume={"persistantVolumeClaim": {"claimName": "graphs"}})
+
+    job = submit(body)
+
+    reason, message = cause(job)
+    assert reason == "InvalidSpec"
+    assert "persistantVolumeClaim" in message
+    assert job.pods() == set()
+
+
+def test_the_annotations_of_a_job_are_on_its_accounts(
+    operator: OperatorProcess, submit: Submit, api: ApiServer, namespace: str
+) -> None:
+    """That of the workers, too, which have one for this alone."""
+    job = submit(a_played_job(serviceAccountAnnotations={"example.org/role": "reader"}))
+    job.await_phase("Pending")
+
+    for name in ("sage-launcher", "sage-partitioner", "sage-worker"):
+        account = wait_for(name, partial(api.get, Kind.SERVICE_ACCOUNT, namespace, name))
+        assert account["metadata"]["annotations"]["example.org/role"] == "reader"
 
 
 def test_a_spent_quota_is_said_and_the_job_goes_on_when_there_is_room(

@@ -60,6 +60,7 @@ class Progress:
         connections: How many it has open.
         moved: When (monotonic) it has begun, or was last sent something.
         is_whole: Whether all files are in their place.
+        is_shared: Whether it sees the owner's own, so that nothing was sent.
         failure: What it has failed of, and the exit code.
         gave_up: Why its last start has given up, as the owner was out of reach; another one may go on.
     """
@@ -71,6 +72,7 @@ class Progress:
     connections: int = 0
     moved: float = 0.0
     is_whole: bool = False
+    is_shared: bool = False
     failure: tuple[str, int] | None = None
     gave_up: str = ""
 
@@ -217,7 +219,7 @@ class FileServer:
                 case "begin":
                     self._set(name, lacks=int(told["lacks"]), sent=0, moved=time.monotonic(), gave_up="")
                 case "whole":
-                    self._set(name, is_whole=True)
+                    self._set(name, is_whole=True, is_shared=bool(told.get("is_shared")))
                 case "failed" if told["code"] == exitcodes.UNAVAILABLE:  # of us: it may be started again
                     self._set(name, gave_up=str(told["what"]))
                 case "failed" if not self._progress[name].is_over:

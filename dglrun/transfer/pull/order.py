@@ -23,6 +23,9 @@ class Order:
         patience: Seconds without a new block after which the receiver gives up.
         keeps_sums: Whether the sums of all blocks stay in the target folder, for the next hop.
         connections: How many it opens.
+        receiver: The pod that receives, whose own the unfinished files in a shared target are.
+        folder: Where the owner has the files.
+        marker: Name of a file there: a receiver that sees it needs nothing sent. Empty: there is none.
     """
 
     owner: str
@@ -33,6 +36,9 @@ class Order:
     patience: float
     keeps_sums: bool = False
     connections: int = 2
+    receiver: str = ""
+    folder: str = ""
+    marker: str = ""
 
 
 def encode(order: Order) -> str:

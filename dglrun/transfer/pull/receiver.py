@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dglrun.agent import tls
+from dglrun.agent import folder_mark, tls
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
+from dglrun.transfer.pull import links, wire
 from dglrun.transfer.pull import manifest as manifests
-from dglrun.transfer.pull import wire
 from dglrun.transfer.pull.manifest import Block, Manifest
 from dglrun.transfer.pull.order import Order
 from dglrun.transfer.pull.staging import OpenFile, Staging, set_times, write_error
@@ -79,8 +79,25 @@ class Receiver:
             self._talk({"tell": "failed", "what": what, "code": code})
 
     def _run(self) -> None:
-        with contextlib.closing(Staging(Path(self._order.target))) as staging:
+        if self._sees_files() and self._has_linked():
+            self._tell({"tell": "whole", "is_shared": True})
+            return
+        with contextlib.closing(Staging(Path(self._order.target), self._order.receiver)) as staging:
             self._receive(staging)
+
+    def _sees_files(self) -> bool:
+        """Whether the owner's folder is there, too: at the owner's path, or as the target."""
+        order = self._order
+        folders = (Path(order.folder), Path(order.target))
+        return bool(order.marker) and any(folder_mark.is_seen(each, order.marker) for each in folders)
+
+    def _has_linked(self) -> bool:
+        """Link to the files where they are; False where that cannot be."""
+        order = self._order
+        target, manifest = Path(order.target), self._manifest()
+        is_target = folder_mark.is_seen(target, order.marker)
+        with until_reached(self._say_placing, order):
+            return links.place(manifest, target if is_target else Path(order.folder), target, order.receiver)
 
     def _receive(self, staging: Staging) -> None:
         try:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
+from dglrun.transfer.pull import placing
 from dglrun.transfer.pull.manifest import STAGING, SUMS, Block, FileEntry, Manifest
 from dglrun.transfer.pull.sums import Journal
 
@@ -37,6 +38,7 @@ class Staging:
 
     Args:
         target: Where the files will appear; made if missing.
+        receiver: The pod that receives; others that share the target have a folder of their own.
 
     Attributes:
         folder: Holds files, journal and lock.
@@ -46,8 +48,9 @@ class Staging:
         RunError: the folder cannot be written.
     """
 
-    def __init__(self, target: Path) -> None:
-        self.target, self.folder = target, target / STAGING
+    def __init__(self, target: Path, receiver: str = "") -> None:
+        self.target = target
+        self.folder = target / (f"{STAGING}-{receiver}" if receiver else STAGING)
         self._files = self.folder / "files"
         try:
             self._files.mkdir(parents=True, exist_ok=True)
@@ -84,10 +87,10 @@ class Staging:
         waiting = [entry for entry in manifest.entries if (self._files / entry).exists()]
         for entry in waiting:  # first all of them: nobody is to see an old entry beside a new one
             with _naming(self.target / entry):
-                _remove(self.target / entry)
+                placing.remove(self.target / entry)
         for entry in waiting:
             with _naming(self.target / entry):
-                (self._files / entry).rename(self.target / entry)
+                placing.move(self._files / entry, self.target / entry)
 
     def end(self, keeps_sums: bool) -> None:
         """Leave nothing behind but, if wanted, the sums."""
@@ -259,13 +262,6 @@ def _is(path: Path, file: FileEntry) -> bool:
     except OSError:
         return False
     return (state.st_size, state.st_mtime_ns) == (file.size, file.mtime)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _take_over(path: Path) -> int:

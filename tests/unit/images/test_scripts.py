@@ -131,7 +131,8 @@ def test_watcher_loop_runs_on_the_folders_that_its_image_has(tmp_path: Path) -> 
     assert pull.returncode == 2
     assert pull.stderr.startswith("dglrun.transfer.pull: expected a receiver's order")
     assert {source for source, _ in copied} == {
-        *("dglrun/__init__.py", "dglrun/errors.py", "dglrun/agent/__init__.py", "dglrun/agent/tls.py"),
+        *("dglrun/__init__.py", "dglrun/errors.py", "dglrun/agent/__init__.py"),
+        *("dglrun/agent/folder_mark.py", "dglrun/agent/tls.py"),
         *("dglrun/contract", "dglrun/kube", "dglrun/pod_waiter"),
         *("dglrun/transfer/__init__.py", "dglrun/transfer/pull"),
     }

@@ -44,7 +44,7 @@ def deliver(
     write_partition(tmp_path / "dataset", workers)
     argv = ("sh", "-c", shell)
     pullers = tuple(
-        Puller(f"job-worker-{part}", "127.0.0.1", argv, part, str(tmp_path / f"{part}"), "workload")
+        Puller(f"job-worker-{part}", "127.0.0.1", argv, part, str(tmp_path / f"{part}/workload"))
         for part in range(workers)
     )
     config = str(tmp_path / "dataset/tiny.json")
@@ -262,7 +262,7 @@ def test_an_api_server_that_does_not_answer_about_one_pod_holds_up_no_other(tmp_
         waited.append(True)
 
     once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo 'connection refused' >&2; exit 1; }}"
-    first = f'IFS= read -r order\ncase "$order" in *{tmp_path}/0\\"*) {once};; esac'
+    first = f'IFS= read -r order\ncase "$order" in *{tmp_path}/0/workload\\"*) {once};; esac'
     pull = f"cd {shlex.quote(str(ROOT))}; printf '%s\\n' \"$order\" | {PULL.split('exec ')[1]}"
 
     deliver(tmp_path, f"{first}\n{pull}", workers=3, limit=2, gone=gone)

@@ -70,6 +70,26 @@ def test_two_workers_pass_through_all_phases(job: LocalJob) -> None:
 
 
 @NEEDS_ROOT
+def test_a_workspace_on_the_dataset_volume_is_shared_by_all_pods(job: LocalJob) -> None:
+    """No part is sent on either hop, and the models come home once, though each worker has the folder."""
+    shared = job.folder / "shared"
+    shared.mkdir()
+    volume = {"mountPath": "/dgl_workspace", "hostPath": {"path": str(shared)}}
+    job.write(workers=2, datasetVolume=volume)
+
+    code, output = job.run()
+
+    assert code == 0, output
+    assert output.count("files in /dgl_workspace/dataset: nothing has to be sent") == 3
+    for index in (0, 1):
+        assert f"trains on tiny-worker-{index} ['part0', 'part1', 'tiny.json']" in output
+    assert sorted(path.name for path in job.output.iterdir()) == ["model.pt"]
+    assert len(list(shared.glob("dataset/part*/graph.dgl"))) == 2
+    assert all(path.is_symlink() for path in (shared / "workload").iterdir())
+    assert not list(shared.rglob(".dglrun-shared-*"))
+
+
+@NEEDS_ROOT
 def test_a_pod_sees_nothing_of_the_others_and_leaves_nothing_on_the_machine(job: LocalJob) -> None:
     """Not their processes and addresses; what it writes outside its mounts goes with it."""
     probe = (
