@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -32,6 +33,7 @@ class JobContext(BaseModel):
         workers: Number of workers, None outside of a job.
         container: Main container of the workers.
         contract: The operator's contract version, which its init containers have, too.
+        image: The image of this pod's main container as the job names it; empty: unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +51,7 @@ class JobContext(BaseModel):
     hostfile: str
     report: str | None
     contract: int = version.CURRENT
+    image: str = ""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "JobContext":
@@ -72,6 +75,7 @@ class JobContext(BaseModel):
             "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
             "contract": environ.get(env.CONTRACT_VERSION) or (version.UNNAMED if in_job else version.CURRENT),
+            "image": environ.get(env.IMAGE) or "",
         }
         try:
             return cls.model_validate(raw)
@@ -100,6 +104,8 @@ class RunConfig(BaseModel):
     balance_edges: bool = False
     use_graphbolt: bool = False
     dataset_url: str | None = None
+    partitions: str | None = None
+    repartition: bool = False
     train_entry_point: str | None = None
     num_epochs: AtLeastOne | None = None
     batch_size: AtLeastOne | None = None
@@ -142,6 +148,18 @@ class RunConfig(BaseModel):
         unknown = [part for part in text.split(",") if part not in ("coo", "csc", "csr")]
         if unknown:
             raise ValueError("expected one or more of coo, csc, csr, separated by commas")
+        return text
+
+    @field_validator("partitions")
+    @classmethod
+    def _is_place(cls, text: str | None) -> str | None:
+        found = urlsplit(text or "/")
+        if not (found.scheme and found.scheme + "://" in (text or "")) and not (text or "/").startswith("/"):
+            raise ValueError(
+                "expected an absolute path, which all pods mount, or a URI such as s3://bucket/prefix"
+            )
+        if found.username or found.password or found.query:
+            raise ValueError("expected no credentials and no options in the URI: they are in the environment")
         return text
 
     @property
@@ -208,7 +226,12 @@ def check(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: all contradictions, one on a line.
     """
-    problems = [*_missing(config), *_contradictions(config), *_contradictions_of_mode(config)]
+    problems = [
+        *_missing(config),
+        *_contradictions(config),
+        *_contradictions_of_mode(config),
+        *_contradictions_of_keeping(config),
+    ]
     if problems:
         raise ConfigError("\n".join(problems))
     return config
@@ -287,12 +310,22 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
         )
 
 
+def _contradictions_of_keeping(config: RunConfig) -> Iterator[str]:
+    if config.repartition and not config.partitions:
+        yield "--repartition goes with --partitions: without it every job partitions"
+    if config.partitions and config.is_skip:
+        yield "--partitions: mode Skip has no partition"
+    if config.partitions and config.partition_config_path:
+        yield "--partition-config-path: with --partitions the partition's JSON is the one that is kept"
+
+
 def _told(error: ValidationError, name: Callable[[str], str]) -> str:
     lines = []
     for problem in error.errors():
         where = name(str(problem["loc"][0]))
         what = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {problem['input']!r}")
+        got = "some" if "credentials" in what else repr(problem["input"])  # not to be shown
+        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {got}")
     return "\n".join(lines)
 
 
