@@ -10,6 +10,8 @@ from dglrun.workflow.steps import Argv, Puller, ReadReference, Run, Serve
 FETCH = "dglrun.commands.fetch_part"
 CONNECTIONS = 1
 """Of a worker to the launcher, from which it gets a few kilobytes."""
+PATIENCE_OF_WORKERS = 2 / 3
+"""Of the launcher's: a worker that gives up a store says why before the launcher gives up the worker."""
 WRITES_WITH_DGL = ("dgl", "torch")
 """Packages whose version changes the files that DGL itself writes."""
 
@@ -62,7 +64,7 @@ def keep_rank(config: RunConfig, partition: str, quality: str) -> Argv:
 def fetch(config: RunConfig, hosts: Sequence[Host], owner: str, limit: int, starts: int) -> Serve:
     """Let each worker take its part from the store."""
     kubectl = Kubectl(config.context.kubectl, config.context.namespace)
-    deadline = ("--deadline", f"{config.start_timeout:g}", "--detach")
+    deadline = ("--deadline", f"{config.start_timeout * PATIENCE_OF_WORKERS:g}", "--detach")
     pullers = tuple(
         Puller(
             host.name,
