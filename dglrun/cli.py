@@ -89,6 +89,14 @@ Write the parts of a graph and their JSON, which dgl.distributed loads.
 The flags of DGL's dispatch_data.py have the same meaning; neither ssh nor DGL is
 needed.""",
     ),
+    "partitions": Command(
+        "list, show, verify and remove kept partitions",
+        "dglrun partitions list /data/partitions",
+        """\
+Look after the partitions that jobs with --partitions URI have kept: a path, or
+s3://bucket/prefix with the usual environment. `dglrun partitions WAY --help` shows the
+flags of a way.""",
+    ),
     "verify": Command(
         "check a partition folder, and compare it with its source",
         "dglrun verify parts/g.json --in-dir chunks --partitions-dir assignment",
@@ -282,6 +290,18 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
         help="check the partition: auto (small ones), always, never (default: auto)",
     )
     group.add_argument("--dataset-url", metavar="URL", help="given to the partition script")
+    _add_kept_flags(group)
+
+
+def _add_kept_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--partitions",
+        metavar="URI",
+        help="keep the partition there, and use it again: a path that all pods mount, or s3://bucket/prefix",
+    )
+    group.add_argument(
+        "--repartition", action="store_true", default=None, help="with --partitions: make and keep it anew"
+    )
 
 
 def _add_backend_flags(group: argparse._ArgumentGroup) -> None:

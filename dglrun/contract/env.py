@@ -25,6 +25,9 @@ WORKER_CONTAINER = "DGL_OPERATOR_WORKER_CONTAINER"
 GPUS_PER_WORKER = "DGL_OPERATOR_GPUS_PER_WORKER"
 REPORT = "DGL_OPERATOR_REPORT"
 """Name of the ConfigMap that takes progress and partition quality."""
+IMAGE = "DGL_OPERATOR_IMAGE"
+"""The image of the partitioner's main container as the template names it: a part of the fingerprint of a kept
+partition that a script makes."""
 
 SERVICE_ACCOUNT = "DGL_OPERATOR_SERVICE_ACCOUNT"
 """Folder of the service account, set by `dglrun local`; the operator leaves it to the kubelet."""

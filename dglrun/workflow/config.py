@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -35,6 +36,7 @@ class JobContext(BaseModel):
         workers: Number of workers, None outside of a job.
         container: Main container of the workers.
         contract: The operator's contract version, which its init containers have, too.
+        image: The image of this pod's main container as the job names it; empty: unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -52,6 +54,7 @@ class JobContext(BaseModel):
     hostfile: str
     report: str | None
     contract: int = version.CURRENT
+    image: str = ""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "JobContext":
@@ -75,6 +78,7 @@ class JobContext(BaseModel):
             "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
             "contract": environ.get(env.CONTRACT_VERSION) or (version.UNNAMED if in_job else version.CURRENT),
+            "image": environ.get(env.IMAGE) or "",
         }
         try:
             return cls.model_validate(raw)
@@ -103,6 +107,8 @@ class RunConfig(BaseModel):
     balance_edges: bool = False
     use_graphbolt: bool = False
     dataset_url: str | None = None
+    partitions: str | None = None
+    repartition: bool = False
     train_entry_point: str | None = None
     num_epochs: AtLeastOne | None = None
     batch_size: AtLeastOne | None = None
@@ -151,9 +157,12 @@ class RunConfig(BaseModel):
             raise ValueError("expected one or more of coo, csc, csr, separated by commas")
         return text
 
-    @field_validator("checkpoints")
+    @field_validator("checkpoints", "partitions")
     @classmethod
     def _is_place(cls, text: str | None) -> str | None:
+        found = urlsplit(text or "/")
+        if found.username or found.password or found.query:
+            raise ValueError("expected no credentials and no options in the URI: they are in the environment")
         if text is not None and not (text.startswith("/") or PLACE.match(text)):
             raise ValueError("expected an absolute path, or a URI such as s3://bucket/prefix")
         return text
@@ -234,7 +243,12 @@ def check(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: all contradictions, one on a line.
     """
-    problems = [*_missing(config), *_contradictions(config), *_contradictions_of_mode(config)]
+    problems = [
+        *_missing(config),
+        *_contradictions(config),
+        *_contradictions_of_mode(config),
+        *_contradictions_of_keeping(config),
+    ]
     if problems:
         raise ConfigError("\n".join(problems))
     return config
@@ -316,6 +330,15 @@ def _contradictions_of_mode(config: RunConfig) -> Iterator[str]:
             f"--partition-ranks is {config.partition_ranks}, but there are {config.workers} workers: "
             "expected one for each at least, as each keeps the assignment on its own disk"
         )
+
+
+def _contradictions_of_keeping(config: RunConfig) -> Iterator[str]:
+    if config.repartition and not config.partitions:
+        yield "--repartition goes with --partitions: without it every job partitions"
+    if config.partitions and config.is_skip:
+        yield "--partitions: mode Skip has no partition"
+    if config.partitions and config.partition_config_path:
+        yield "--partition-config-path: with --partitions the partition's JSON is the one that is kept"
 
 
 def _told(error: ValidationError, name: Callable[[str], str]) -> str:

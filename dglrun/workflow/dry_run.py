@@ -11,7 +11,7 @@ from dglrun.workflow import plan_summary
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.plan import launcher_phases, placeholder_hosts, plan
 from dglrun.workflow.plan_summary import OneLine
-from dglrun.workflow.steps import InParallel, PlanPhase, Step
+from dglrun.workflow.steps import IfKept, InParallel, PlanPhase, Step
 
 
 def as_yaml(config: RunConfig) -> str:
@@ -95,6 +95,10 @@ def _step(step: Step) -> dict[str, Any]:
     if isinstance(step, InParallel):
         values = {"limit": step.limit, "ends_all": step.ends_all}
         return {"InParallel": {**values, "steps": [_step(each) for each in step.steps]}}
+    if isinstance(step, IfKept):
+        sides = {"missing": step.missing, "kept": step.kept}
+        named = {side: [_step(each) for each in steps] for side, steps in sides.items() if steps}
+        return {"IfKept": {"reference": step.reference, **named}}
     return {type(step).__name__: _plain(step)}
 
 

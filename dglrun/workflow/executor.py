@@ -12,7 +12,9 @@ from typing import Any, assert_never
 from dglrun.contract import env, exitcodes, names
 from dglrun.contract.hostfile import Host
 from dglrun.errors import DataError, RunError
+from dglrun.formats.kept import reference
 from dglrun.transfer import copy
+from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
@@ -24,14 +26,18 @@ from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
     AwaitContainer,
+    CheckKept,
     CheckPartition,
     Cleanup,
     Collect,
+    IfKept,
     InParallel,
     KeepCheckpoints,
     MeasureQuality,
     PlanPhase,
     ReadQuality,
+    ReadReference,
+    ReportKept,
     ReportStage,
     Run,
     Send,
@@ -52,8 +58,8 @@ WAIT_SECONDS = 60.0
 class Executor:
     """Performs the phases of one run.
 
-    What a step leaves for later ones is named in the plan: a checked partition by its JSON, a worker's agent
-    and the files of its output folder by its pod.
+    What a step leaves for later ones is named in the plan: a checked partition by its JSON, a kept one by its
+    reference, a worker's agent and the files of its output folder by its pod.
 
     Args:
         cluster: The API server; None in a Skip job that has no use for it.
@@ -64,6 +70,7 @@ class Executor:
     def __init__(self, cluster: ApiServer | None, streams: Streams, reporter: Reporter) -> None:
         self._cluster, self._streams, self._reporter = cluster, streams, reporter
         self._partitions: dict[str, PartitionFiles] = {}
+        self._kept: dict[str, KeptFiles] = {}
         self._proved: set[str] = set()
         self._training: Training | None = None
         self._keeping: CheckpointKeeping | None = None
@@ -121,6 +128,15 @@ class Executor:
                 _write(step)
             case CheckPartition():
                 self._partitions[step.config] = _checked(step)
+            case IfKept():
+                for each in step.kept if reference.read(Path(step.reference)).kept else step.missing:
+                    self._do(each, stage)
+            case CheckKept():
+                self._kept[step.reference] = KeptFiles.find(Path(step.reference), step.parts)
+            case ReportKept():
+                self._report_kept(step)
+            case ReadReference():
+                self._read_reference(step)
             case VerifyPartition():
                 self._verify(step)
             case MeasureQuality():
@@ -186,8 +202,9 @@ class Executor:
             return
         try:
             local_process.run(step.measure, _ignore)
-            quality = json.loads(Path(step.json).read_text())
-            self._reporter.partition({**quality, "verified": is_proved})
+            quality = {**json.loads(Path(step.json).read_text()), "verified": is_proved}
+            Path(step.json).write_text(json.dumps(quality) + "\n")  # a kept partition keeps that, too
+            self._reporter.partition(quality)
         except (RunError, OSError, ValueError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
@@ -202,6 +219,34 @@ class Executor:
         except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"dglrun: note: the partition's quality is not reported: {error}", flush=True)
 
+    def _report_kept(self, step: ReportKept) -> None:
+        found = reference.read(Path(step.reference)).kept
+        if found and found.quality:
+            self._reporter.partition(dict(found.quality))
+
+    def _read_reference(self, step: ReadReference) -> None:
+        deadline = time.monotonic() + step.seconds
+        while True:
+            try:
+                with self._streams.open(step.argv) as stream, stream.killed_after(step.seconds):
+                    found, said = self._streams.finish(stream)
+                if stream.returncode == 0:
+                    reference.write(reference.decode(found), Path(step.path))
+                    return
+                what = said.decode(errors="replace").strip()
+            except (OSError, ValueError) as error:
+                what = str(error)
+            if why := self._gone(step.pod):
+                raise RunError(f"{step.pod}: {why}", exitcodes.LOST)
+            if time.monotonic() > deadline:
+                what = f"{step.path} could not be read for {step.seconds:g} s: {what}"
+                raise RunError(f"{step.pod}: {what}", exitcodes.UNAVAILABLE)
+            time.sleep(POLL_SECONDS)
+
+    def _delivered(self, config: str) -> PartitionFiles | KeptFiles:
+        """What a partition's JSON, or the reference to a kept one, stands for."""
+        return self._kept.get(config) or self._partition(config)
+
     def _partition(self, config: str) -> PartitionFiles:
         if config not in self._partitions:
             raise AssertionError(f"the plan checks {config} first")
@@ -211,7 +256,7 @@ class Executor:
 
     def _send(self, step: Send) -> None:
         start = time.monotonic()
-        partition = self._partition(step.config)
+        partition = self._delivered(step.config)
         files = partition.all_files() if step.part is None else partition.files(step.part)
         if step.under:
             files = [item._replace(name=f"{step.under}/{item.name}") for item in files]
@@ -227,7 +272,7 @@ class Executor:
     def _serve(self, step: Serve, stage: str) -> None:
         PartDelivery(
             step,
-            self._partition(step.config),
+            self._delivered(step.config),
             self._streams,
             self._ip_of,
             self._gone,

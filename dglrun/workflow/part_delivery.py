@@ -16,6 +16,7 @@ from dglrun.agent import folder_mark
 from dglrun.agent.tls import Keys
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
+from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.kubectl import has_reached
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.pull import manifest as manifests
@@ -62,7 +63,7 @@ class _Receiver:
         tries: Starts since something came of it.
         refusals: Starts that the container has refused since then.
         is_silent: Whether its last start went well, and nothing came of it.
-        sent: Bytes that it had been sent at the last look.
+        sent: Bytes that it had been sent, or had fetched from a store, at the last look.
         is_done: Whether its end has been told.
     """
 
@@ -86,7 +87,7 @@ class PartDelivery:
 
     Args:
         step: What is served to whom.
-        partition: Its files.
+        partition: Its files, or the reference by which each worker takes them from a store.
         streams: Start the receivers.
         ip: The address of a pod, for one whose address the plan does not know.
         gone: Says of a pod why it no longer runs, None if it does or nobody can tell.
@@ -96,7 +97,7 @@ class PartDelivery:
     def __init__(
         self,
         step: Serve,
-        partition: PartitionFiles,
+        partition: PartitionFiles | KeptFiles,
         streams: Streams,
         ip: Ask,
         gone: Ask,
@@ -114,7 +115,6 @@ class PartDelivery:
         self._receivers = [
             _Receiver(each, keys[each.pod], len(self._shares[each.pod].paths)) for each in step.pullers
         ]
-        self._size = sum(share.manifest.size for share in self._shares.values())
         self._told_at, self._told_sent = time.monotonic(), 0
 
     def run(self) -> None:
@@ -175,10 +175,11 @@ class PartDelivery:
             receiver.is_done = True
             self._say_done(receiver, progress)
             return
-        if progress.connections or progress.total > receiver.sent:
+        came = progress.total + progress.fetched
+        if progress.connections or came > receiver.sent:
             receiver.tries = receiver.refusals = 0
-        if progress.total > receiver.sent:
-            receiver.heard, receiver.sent = now, progress.total
+        if came > receiver.sent:
+            receiver.heard, receiver.sent = now, came
         if receiver.start and receiver.start.done():
             self._look_at_start(receiver, receiver.start, progress)
         if now - receiver.heard > self._step.seconds:
@@ -277,6 +278,9 @@ class PartDelivery:
             print(f"{pod} sees {count} files in {self._folder}: nothing has to be sent", flush=True)
             return
         seconds = max(time.monotonic() - (receiver.began or 0.0), 1e-3)
+        if isinstance(self._partition, KeptFiles) and receiver.puller.part is not None:
+            print(_kept(receiver.puller, self._partition, progress, seconds), flush=True)
+            return
         size, twice = progress.size, progress.total - progress.size
         more = f", {_amount(twice)} of it twice" if twice > 0 else ""
         print(
@@ -292,21 +296,23 @@ class PartDelivery:
         if seconds < EVERY_SECONDS:
             return
         found = {each.puller.pod: server.progress(each.puller.pod) for each in self._receivers}
-        sent = sum(each.total for each in found.values())
-        here = sum(each.here for each in found.values())
+        sent = sum(each.total + each.fetched for each in found.values())
+        here = sum(each.here + each.fetched for each in found.values())
+        size = sum(each.size + each.elsewhere for each in found.values())
         rate = (sent - self._told_sent) / seconds
         self._told_at, self._told_sent = now, sent
         done = sum(each.is_done for each in self._receivers)
-        line = f"{done} of {len(found)} pods have their files, {_left(here, self._size, rate)}"
+        line = f"{done} of {len(found)} pods have their files, {_left(here, size, rate)}"
         print(f"dglrun: {line}", flush=True)
         for each in self._receivers:
             if each.began and not each.is_done and len(self._receivers) > 1:
                 self._account_of(each, found[each.puller.pod], now)
-        self._tell(line, int(100 * here / self._size) if self._size else 100)
+        self._tell(line, int(100 * here / size) if size else 100)
 
     def _account_of(self, receiver: _Receiver, progress: Progress, now: float) -> None:
-        rate = progress.total / max(now - (receiver.began or now), 1e-3)
-        print(f"dglrun:   {receiver.puller.pod}: {_left(progress.here, progress.size, rate)}", flush=True)
+        rate = (progress.total + progress.fetched) / max(now - (receiver.began or now), 1e-3)
+        here, size = progress.here + progress.fetched, progress.size + progress.elsewhere
+        print(f"dglrun:   {receiver.puller.pod}: {_left(here, size, rate)}", flush=True)
 
 
 class _NotStartedError(Exception):
@@ -330,9 +336,9 @@ def _done() -> "Future[None]":
     return start
 
 
-def _folder_of(partition: PartitionFiles) -> Path:
+def _folder_of(partition: PartitionFiles | KeptFiles) -> Path:
     """Where the files lie: a partition that was not sent here is a folder of links to them."""
-    path = partition.config.path
+    path = partition.path if isinstance(partition, KeptFiles) else partition.config.path
     if not path.is_symlink():
         return partition.folder
     folder = Path(path.parent, path.readlink()).parent
@@ -349,6 +355,18 @@ def address_towards(ip: str) -> str:
         with contextlib.suppress(OSError):
             probe.connect((ip, _PROBE_PORT))  # sends nothing
         return str(probe.getsockname()[0])
+
+
+def _kept(puller: Puller, kept: KeptFiles, progress: Progress, seconds: float) -> str:
+    """How a worker has come by its part of a kept partition."""
+    if not progress.elsewhere:
+        return f"{puller.pod} reads part {puller.part} in place: {kept.place}/{kept.kept.path}"
+    rate = _amount(progress.fetched / seconds)
+    size = _amount(progress.elsewhere)
+    return (
+        f"{puller.pod} has part {puller.part} from {kept.place}: {size} in {seconds:.1f} s ({rate}/s), "
+        "checksums compared"
+    )
 
 
 def _amount(size: float) -> str:

@@ -14,16 +14,20 @@ from dglrun.mpi import mpirun
 from dglrun.partitioning import IMBALANCE
 from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.kubectl import Kubectl
+from dglrun.workflow import kept_phases
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.steps import (
     Argv,
     AwaitContainer,
+    CheckKept,
     CheckPartition,
     Cleanup,
+    IfKept,
     MeasureQuality,
     PlanPhase,
     Puller,
     ReadQuality,
+    ReportKept,
     Run,
     Send,
     Serve,
@@ -33,6 +37,10 @@ from dglrun.workflow.steps import (
 )
 
 PHASES = 5
+COPIES = 16
+"""Workers that get their parts, or send their output, at the same time."""
+STARTS = 4
+"""Agents, or receivers, that are started at the same time; each start is a kubectl of some 60 MB."""
 PULL = ("dglrun.transfer.pull", "--detach")
 """The module that pulls files, and that it goes on by itself."""
 CONNECTIONS = 2
@@ -51,14 +59,19 @@ METADATA = "metadata.json"
 def in_partitioner(config: RunConfig, run: str) -> tuple[PlanPhase, ...]:
     """Phases 1 and 2: the user's script, or DGL or our own pipeline on the chunks; then the delivery.
 
-    With --chunked-graph a script, if there is one, writes the chunks.
+    With --chunked-graph a script, if there is one, writes the chunks. With --partitions nothing is made that
+    the store has, and the reference to what it has is delivered.
     """
     script = (_script(config),) if config.partition_entry_point else ()
-    steps = (*script, *_from_chunks(config)) if config.chunked_graph else script
+    make: tuple[Step, ...] = (*script, *_from_chunks(config)) if config.chunked_graph else script
+    deliver = _deliver(config, run)
+    if config.partitions:
+        make = (kept_phases.look(config), IfKept(kept_phases.reference(config), missing=make))
+        deliver = _deliver_kept(config, run)
     pod = names.partitioner(config.context.job)
     return (
-        PlanPhase(1, PHASES, pod, "load and partition graph", report.STAGE_PARTITIONING, steps),
-        PlanPhase(2, PHASES, pod, "deliver partitions", report.STAGE_DELIVERING, _deliver(config, run)),
+        PlanPhase(1, PHASES, pod, "load and partition graph", report.STAGE_PARTITIONING, make),
+        PlanPhase(2, PHASES, pod, "deliver partitions", report.STAGE_DELIVERING, deliver),
     )
 
 
@@ -66,9 +79,10 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     """Phases 1 to 3 of DistParMETIS: MPI ranks on the workers, started by the job's exec script.
 
     Each worker reads its share of the chunked graph and ends with its own part, which it checks;
-    nothing is delivered and nothing passes through the launcher.
+    nothing is delivered and nothing passes through the launcher. With --partitions each keeps its part, or
+    takes it from the store.
     """
-    numbers = f"{config.workspace}/partition-quality.json"
+    numbers = _numbers(config)
     ranks = config.partition_ranks or len(hosts)
     assign = _mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)
     dispatch = _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts))
@@ -77,10 +91,13 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     )
     first = (_examine_on(config, hosts[0].name), *_trial(config, hosts), *assign)
     last = (*check, _read_quality(config, hosts[0].name, numbers))
+    make: tuple[tuple[Step, ...], ...] = (first, dispatch, last)
+    if config.partitions:
+        make = _make_unless_kept(config, hosts, first, dispatch, last)
     return (
-        _on_workers(config, 1, "load and partition graph", first),
-        _on_workers(config, 2, "make the parts on the workers", dispatch),
-        _on_workers(config, 3, "check the parts on the workers", last),
+        _on_workers(config, 1, "load and partition graph", make[0]),
+        _on_workers(config, 2, "make the parts on the workers", make[1]),
+        _on_workers(config, 3, "check the parts on the workers", make[2]),
     )
 
 
@@ -162,11 +179,29 @@ def _local_ranks(config: RunConfig) -> int:
 def _deliver(config: RunConfig, run: str) -> tuple[Step, ...]:
     pod, produced = names.launcher(config.context.job), config.produced_config
     return (
-        CheckPartition(produced, config.num_partitions or 0),
-        *([_verify(config)] if config.verify != "never" else []),
-        _measure(config),
+        *_check(config),
         AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
         _hand_over(config, pod, produced, run),
+    )
+
+
+def _deliver_kept(config: RunConfig, run: str) -> tuple[Step, ...]:
+    """A new partition is checked as any other before it is kept; of one that is kept the quality is known."""
+    pod, reference = names.launcher(config.context.job), kept_phases.reference(config)
+    keep = kept_phases.keep(config, config.produced_config, _numbers(config))
+    return (
+        IfKept(reference, missing=(*_check(config), keep), kept=(ReportKept(reference),)),
+        CheckKept(reference, config.num_partitions or 0),
+        AwaitContainer(pod, names.WATCHER_PARTITIONER, config.start_timeout),
+        _hand_over(config, pod, reference, run),
+    )
+
+
+def _check(config: RunConfig) -> tuple[Step, ...]:
+    return (
+        CheckPartition(config.produced_config, config.num_partitions or 0),
+        *([_verify(config)] if config.verify != "never" else []),
+        _measure(config),
     )
 
 
@@ -201,12 +236,37 @@ def _verify(config: RunConfig) -> VerifyPartition:
 
 
 def _measure(config: RunConfig) -> MeasureQuality:
-    produced, numbers = config.produced_config, f"{config.workspace}/partition-quality.json"
+    produced, numbers = config.produced_config, _numbers(config)
     measure = Run((*_module(config, "dglrun"), "report", produced, "--json", numbers))
     return MeasureQuality(produced, measure, numbers)
 
 
 # --- on the workers
+
+
+def _make_unless_kept(
+    config: RunConfig,
+    hosts: Sequence[Host],
+    first: tuple[Step, ...],
+    dispatch: tuple[Step, ...],
+    last: tuple[Step, ...],
+) -> tuple[tuple[Step, ...], ...]:
+    """The same phases without what the store makes needless; a worker that has made its part keeps it."""
+    pod, reference = names.launcher(config.context.job), kept_phases.reference(config)
+    look = kept_phases.look_on(config, hosts[0].name)
+    made = f"{config.workload}/{config.graph_name}.json"
+    program = kept_phases.keep_rank(config, made, _numbers(config))
+    keep = _mpirun(config, hosts, "keeping the parts", program, len(hosts))
+    kept = (
+        ReportKept(reference),
+        CheckKept(reference, len(hosts)),
+        kept_phases.fetch(config, hosts, pod, COPIES, STARTS),
+    )
+    return (
+        (*look, IfKept(reference, missing=first)),
+        (IfKept(reference, missing=dispatch),),
+        (IfKept(reference, missing=(*last, *keep), kept=kept),),
+    )
 
 
 def _on_workers(config: RunConfig, number: int, title: str, steps: tuple[Step, ...]) -> PlanPhase:
@@ -331,6 +391,11 @@ def _assignment(config: RunConfig) -> str:
 
 def _dataset(config: RunConfig) -> str:
     return f"{config.workspace}/dataset"
+
+
+def _numbers(config: RunConfig) -> str:
+    """The partition's quality where it was measured."""
+    return f"{config.workspace}/partition-quality.json"
 
 
 def _kubectl(config: RunConfig) -> Kubectl:

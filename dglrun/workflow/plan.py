@@ -9,9 +9,11 @@ from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.transfer.tar_stream import SHARED
-from dglrun.workflow import partition_phases
+from dglrun.workflow import kept_phases, partition_phases
 from dglrun.workflow.config import RunConfig
+from dglrun.workflow.partition_phases import COPIES, STARTS
 from dglrun.workflow.steps import (
+    CheckKept,
     CheckPartition,
     CheckpointKeeper,
     Collect,
@@ -29,10 +31,6 @@ from dglrun.workflow.steps import (
 )
 
 PHASES = 5
-COPIES = 16
-"""Workers that pull their parts, or send their output, at the same time."""
-STARTS = 4
-"""Agents, or receivers, that are started at the same time; each start is a kubectl of some 60 MB."""
 ATTEMPTS = 2
 """How often an agent is started on a worker that refuses it."""
 HEARTBEAT_SECONDS = 3.0
@@ -140,6 +138,10 @@ def _skip(config: RunConfig) -> PlanPhase:
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step, ...]:
+    if config.partitions:
+        pod = names.launcher(config.context.job)
+        check = CheckKept(kept_phases.delivered_reference(config), len(hosts))
+        return (check, kept_phases.fetch(config, hosts, pod, COPIES, STARTS))
     pull = (config.python, "-m", *partition_phases.PULL)
     pullers = tuple(
         Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workload)

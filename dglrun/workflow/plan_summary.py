@@ -9,13 +9,17 @@ from dglrun.agent.spec import Process
 from dglrun.workflow.steps import (
     Argv,
     AwaitContainer,
+    CheckKept,
     CheckPartition,
     Collect,
+    IfKept,
     InParallel,
     KeepCheckpoints,
     MeasureQuality,
     Puller,
     ReadQuality,
+    ReadReference,
+    ReportKept,
     ReportStage,
     Run,
     Send,
@@ -52,6 +56,14 @@ def _values(step: Step) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 - a c
             return OneLine(path=step.path, lines=step.text.splitlines())
         case CheckPartition():
             return OneLine(partition=step.config, parts=step.parts)
+        case IfKept():
+            return _if_kept(step)
+        case CheckKept():
+            return OneLine(reference=step.reference, parts=step.parts)
+        case ReportKept():
+            return OneLine(reference=step.reference)
+        case ReadReference():
+            return OneLine(pod=step.pod, file=step.path, deadline=_seconds(step.seconds))
         case VerifyPartition():
             return _verify(step)
         case MeasureQuality():
@@ -86,6 +98,11 @@ def _run(step: Run) -> dict[str, Any]:
     where = OneLine(_set(ranks=step.ranks, pods=list(step.pods), deadline=deadline))
     env = OneLine(_recognised(step.env))
     return _set(title=step.title, command=_command(step.argv), where=where, env=env)
+
+
+def _if_kept(step: IfKept) -> dict[str, Any]:
+    missing, kept = [of(each) for each in step.missing], [of(each) for each in step.kept]
+    return _set(reference=step.reference, if_missing=missing, if_kept=kept)
 
 
 def _verify(step: VerifyPartition) -> dict[str, Any]:

@@ -86,6 +86,62 @@ class CheckPartition:
 
 
 @dataclass(frozen=True)
+class IfKept:
+    """Perform steps only where the store has the partition already, or only where it has not.
+
+    Attributes:
+        reference: What a look into the store, a step before, has written.
+        missing: Steps where there was none: they make the partition.
+        kept: Steps where there was one.
+    """
+
+    reference: str
+    missing: "tuple[Step, ...]" = ()
+    kept: "tuple[Step, ...]" = ()
+
+
+@dataclass(frozen=True)
+class CheckKept:
+    """Check that a reference names a kept partition; steps that name the reference use what it says.
+
+    Attributes:
+        reference: The reference.
+        parts: How many parts the partition must have.
+    """
+
+    reference: str
+    parts: int
+
+
+@dataclass(frozen=True)
+class ReportKept:
+    """Put a kept partition's quality, as it was measured when it was made, into the job's report.
+
+    Attributes:
+        reference: The reference to it.
+    """
+
+    reference: str
+
+
+@dataclass(frozen=True)
+class ReadReference:
+    """Copy a reference from a worker, where the look into the store was made.
+
+    Attributes:
+        pod: The worker.
+        path: The reference there, and here.
+        argv: Writes it on stdout.
+        seconds: How long a pod that cannot be reached is tried again.
+    """
+
+    pod: str
+    path: str
+    argv: Argv
+    seconds: float
+
+
+@dataclass(frozen=True)
 class VerifyPartition:
     """Verify a checked partition; the run fails when it is wrong.
 
@@ -164,7 +220,7 @@ class Send:
     Attributes:
         pod: Where to.
         argv: Receives the stream on stdin; entry names are appended.
-        config: The partition's JSON, in the folder of all its files.
+        config: The partition's JSON, in the folder of all its files; or the reference to a kept partition.
         part: Send the files of this part and the JSON; None: those of all parts.
         target: Folder on the pod in which `argv` unpacks.
         under: Folder within `target` that takes the files and is replaced as a whole; empty: `target` itself.
@@ -203,14 +259,15 @@ class Puller:
 class Serve:
     """Serve the files of a checked partition to pods that pull them over TLS, until all have theirs.
 
-    To a pod that sees the folder of the files, nothing is sent: it links to them.
+    To a pod that sees the folder of the files, nothing is sent: it links to them. Of a kept partition
+    the reference is served, by which a worker takes its part from the store itself.
 
     Keys are made for this step alone. A receiver that is not heard of is started again, and goes on where it
     was.
 
     Attributes:
         owner: This pod, which serves.
-        config: The partition's JSON, in the folder of all its files.
+        config: The partition's JSON, in the folder of all its files; or the reference.
         pullers: Who pulls.
         limit: How many pull at the same time.
         starts: How many are started at the same time; each start is a process here.
@@ -407,6 +464,10 @@ Step = (
     Run
     | WriteText
     | CheckPartition
+    | IfKept
+    | CheckKept
+    | ReportKept
+    | ReadReference
     | VerifyPartition
     | MeasureQuality
     | ReadQuality

@@ -24,8 +24,7 @@ from pathlib import Path
 from dglrun.agent import tls
 from dglrun.transfer.kubectl import Kubectl
 from dglrun.workflow import run_keys
-from dglrun.workflow.partition_phases import CONNECTIONS, PULL
-from dglrun.workflow.plan import COPIES, STARTS
+from dglrun.workflow.partition_phases import CONNECTIONS, COPIES, PULL, STARTS
 from tests.benchmarks.transfer_peer import OWNER
 from tests.benchmarks.transfer_places import CONTAINER, PODS, Cluster, Ground, Local, as_line
 from tests.support import measured

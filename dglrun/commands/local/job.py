@@ -60,6 +60,7 @@ class Template:
         cwd: Its working directory.
         mounts: The user's mounts.
         gpus: Its GPU limit.
+        image: As written; it is not run, but a kept partition is known by it.
     """
 
     container: str
@@ -68,6 +69,7 @@ class Template:
     cwd: str
     mounts: tuple[Mount, ...]
     gpus: int
+    image: str
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def _template(role: Role, spec: Json, volumes: Mapping[str, Path]) -> Template:
         cwd=str(main.get("workingDir") or names.WORKSPACE),
         mounts=tuple(_mounts(pod, main, where, volumes)),
         gpus=_gpus(main),
+        image=str(main.get("image") or ""),
     )
 
 
@@ -245,8 +248,8 @@ def _partitioner(users: Mapping[Role, Template]) -> Template:
     mounts = {mount.path: mount for mount in worker.mounts}
     mounts |= {mount.path: mount for mount in launcher.mounts if mount.path not in _OF_THE_LAUNCHER_ALONE}
     cwd = worker.cwd if worker.cwd != names.WORKSPACE else launcher.cwd
-    return Template(
-        worker.container, launcher.command, tuple(env.items()), cwd, tuple(mounts.values()), worker.gpus
+    return replace(
+        worker, command=launcher.command, env=tuple(env.items()), cwd=cwd, mounts=tuple(mounts.values())
     )
 
 

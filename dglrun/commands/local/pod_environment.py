@@ -39,6 +39,7 @@ def of_operator(job: LocalJob, role: Role, index: int) -> dict[str, str]:
     }
     if role is Role.PARTITIONER:
         found[env.PHASE] = env.PHASE_PARTITIONER
+        found[env.IMAGE] = job.templates[role].image
     if role is Role.WORKER:
         found[env.WORKER_INDEX] = str(index)
     return found

@@ -9,13 +9,18 @@ import sys
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.pull.order import OrderError, decode
-from dglrun.transfer.pull.receiver import Receiver
+from dglrun.transfer.pull.receiver import Complete, Receiver
 
 STARTED = "started"
 
 
-def main(argv: list[str]) -> int:
-    """Receive; returns the exit code."""
+def main(argv: list[str], complete: Complete | None = None) -> int:
+    """Receive; returns the exit code.
+
+    Args:
+        argv: Nothing, or --detach.
+        complete: See `Receiver`.
+    """
     if argv not in ([], ["--detach"]):
         sys.stderr.write(f"dglrun.transfer.pull: expected nothing or --detach, got {argv}\n")
         return exitcodes.USAGE
@@ -25,7 +30,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"dglrun.transfer.pull: {error}\n")
         return exitcodes.USAGE
     try:
-        receiver = Receiver(order)
+        receiver = Receiver(order, complete)
     except (OSError, ValueError) as error:  # the keys are none: nothing could be told by them later
         sys.stderr.write(f"dglrun.transfer.pull: the order's keys cannot be used: {error}\n")
         return exitcodes.SOFTWARE

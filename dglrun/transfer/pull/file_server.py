@@ -58,7 +58,9 @@ class Progress:
         sent: Bytes of blocks that were sent to it since then.
         total: Bytes of blocks that were sent to it in all.
         connections: How many it has open.
-        moved: When (monotonic) it has begun, or was last sent something.
+        moved: When (monotonic) it has begun, was last sent something, or told what it fetches elsewhere.
+        fetched: Bytes that it has of what it fetches elsewhere.
+        elsewhere: Bytes of all that it fetches elsewhere, as far as it has told.
         is_whole: Whether all files are in their place.
         is_shared: Whether it sees the owner's own, so that nothing was sent.
         failure: What it has failed of, and the exit code.
@@ -71,6 +73,8 @@ class Progress:
     total: int = 0
     connections: int = 0
     moved: float = 0.0
+    fetched: int = 0
+    elsewhere: int = 0
     is_whole: bool = False
     is_shared: bool = False
     failure: tuple[str, int] | None = None
@@ -218,6 +222,9 @@ class FileServer:
             match told.get("tell"):
                 case "begin":
                     self._set(name, lacks=int(told["lacks"]), sent=0, moved=time.monotonic(), gave_up="")
+                case "fetched":
+                    at = max(self._progress[name].fetched, int(told["bytes"]))
+                    self._set(name, fetched=at, elsewhere=int(told["of"]), moved=time.monotonic())
                 case "whole":
                     self._set(name, is_whole=True, is_shared=bool(told.get("is_shared")))
                 case "failed" if told["code"] == exitcodes.UNAVAILABLE:  # of us: it may be started again

@@ -42,16 +42,24 @@ WRONG = 5
 
 T = TypeVar("T")
 
+Complete = Callable[[Path, Manifest, Callable[[int, int], None]], None]
+"""Puts more files beside those that have come, before they appear.
+
+It gets their folder, the manifest, and what takes how many bytes of how many are here.
+"""
+
 
 class Receiver:
     """One transfer.
 
     Args:
         order: From whom, and where to.
+        complete: Fetches from elsewhere what the owner's files tell of.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, complete: Complete | None = None) -> None:
         self._order, self._context = order, tls.client_context(order.keys)
+        self._complete = complete
 
     def run(self) -> None:
         """Receive all files; returns when they are in their place and the owner knows it.
@@ -108,6 +116,8 @@ class Receiver:
             self._tell({"tell": "begin", "lacks": lacks})
             _Blocks(self._order, self._connect, manifest, staging, journal).receive()
             with until_reached(self._say_placing, self._order):
+                if self._complete:
+                    self._complete(staging.path(""), manifest, self._say_fetched)
                 set_times(staging, manifest)
                 staging.place(manifest)
                 staging.end(self._order.keeps_sums)
@@ -140,6 +150,9 @@ class Receiver:
             connection.close()
             raise
         return connection
+
+    def _say_fetched(self, size: int, of: int) -> None:
+        self._tell({"tell": "fetched", "bytes": size, "of": of})
 
     def _say(self, connection: ssl.SSLSocket, what: dict[str, Any]) -> bytes:
         connection.sendall(wire.tell(what))

@@ -81,10 +81,15 @@ class Staging:
     def place(self, manifest: Manifest) -> None:
         """Let the entries appear, each as a whole, the last one of the manifest last.
 
+        What others have put beside them comes before, folders first, so that a JSON finds what it names.
+
         Raises:
             RunError: the target folder cannot be written.
         """
-        waiting = [entry for entry in manifest.entries if (self._files / entry).exists()]
+        with _naming(self._files):
+            here = {path.name: path.is_dir() for path in self._files.iterdir()}
+        beside = sorted(here.keys() - {*manifest.entries}, key=lambda entry: (not here[entry], entry))
+        waiting = [*beside, *(entry for entry in manifest.entries if entry in here)]
         for entry in waiting:  # first all of them: nobody is to see an old entry beside a new one
             with _naming(self.target / entry):
                 placing.remove(self.target / entry)

@@ -14,11 +14,12 @@ def of_init_container() -> list[Json]:
     return _list(_OF_ALL)
 
 
-def of_main(job: DGLJob, role: Role, index: int) -> list[Json]:
-    """Return the variables of a role's main container."""
+def of_main(job: DGLJob, role: Role, index: int, image: str) -> list[Json]:
+    """Return the variables of a role's main container, which has this image."""
     values = _of_job(job) if job.spec.partition_mode is Mode.SKIP else {**_of_job(job), **_of_parts(job)}
     if role is Role.PARTITIONER:
         values[env.PHASE] = env.PHASE_PARTITIONER
+        values[env.IMAGE] = image
     if role is Role.WORKER:
         values[env.WORKER_INDEX] = str(index)
     return _list(values)

@@ -103,7 +103,7 @@ def _with_account(job: DGLJob, role: Role, pod: Mapping[str, Any]) -> Json:
 
 def _main(job: DGLJob, role: Role, index: int, users: Mapping[str, Any], mounts: list[Json]) -> Json:
     main = merge.with_defaults(users, {"terminationMessagePolicy": "FallbackToLogsOnError"})
-    main = merge.with_items(main, "env", environment.of_main(job, role, index))
+    main = merge.with_items(main, "env", environment.of_main(job, role, index, str(main.get("image") or "")))
     main = merge.with_items(main, "volumeMounts", mounts, by="mountPath")
     if role is Role.WORKER and not _has_port(main):
         port = {"name": names.DGL_PORT_NAME, "containerPort": names.DGL_PORT, "protocol": "TCP"}

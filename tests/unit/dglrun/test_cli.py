@@ -83,7 +83,7 @@ def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.Monkey
     np.save("pred.npy", np.array([0.5, 0.25]))
     Path("mapping").mkdir()
     pq.write_table(pa.table({"id": ["ann", "bob"], "node": [0, 1]}), "mapping/user.parquet")
-    order = ("chunk", "convert", "partition", "dispatch", "verify", "report", "ids")
+    order = ("chunk", "convert", "partition", "dispatch", "verify", "report", "ids", "partitions")
 
     codes = {name: main(shlex.split(cli.COMMANDS[name].example)[1:]) for name in order}
 

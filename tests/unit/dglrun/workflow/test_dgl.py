@@ -5,6 +5,7 @@ The same in pods is the business of tests/e2e; this one needs root and DGL, no c
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -261,6 +262,43 @@ def test_workers_partition_among_themselves_and_train(workers: Pods, backend: st
     assert quality
     assert (quality["method"], quality["numParts"], quality["verified"]) == (backend, 2, True)
     assert (workers.root / "ws/output/model.pt").is_file()
+
+
+@pytest.mark.mpi
+def test_workers_keep_their_parts_and_take_them_again(workers: Pods) -> None:
+    """DistParMETIS with --partitions: the second job makes nothing, and trains on the same parts."""
+    write_ring(workers.root / "chunks")
+    hostfile = workers.root / "hostfile"
+    lines = [f"{ip} 30050 {pod} slots=1\n" for ip, pod in zip(IPS, workers.names, strict=True)]
+    hostfile.write_text("".join(lines))
+    places = ("--workspace", str(workers.root / "ws"), "--chunked-graph", str(workers.root / "chunks"))
+    mpi = ("--partition-backend", "zoltan", "--interface", f"{SUBNET}.0/24")
+    kept = ("--partitions", str(workers.root / "kept"))
+    env = {
+        "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
+        "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
+        "DGL_OPERATOR_KUBEXEC_PATH": str(workers.root / "kubexec.sh"),
+    }
+    train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
+
+    done = []
+    for _ in range(2):
+        with workers.started(*train, *places, *mpi, *kept, **env) as process:
+            done.append(workers.finish(process, seconds=240))
+        for folder in (workers.root, workers.worker(0), workers.worker(1)):
+            shutil.rmtree(folder / "ws/assignment", ignore_errors=True)
+            shutil.rmtree(folder / "ws/workload", ignore_errors=True)
+
+    cold, warm = done
+    assert (cold.code, warm.code) == (0, 0), cold.output + warm.output
+    assert "zoltan made 2 parts" in cold.output
+    assert "kept the partition as" in cold.output
+    assert "zoltan made 2 parts" not in warm.output
+    for index in (0, 1):
+        assert f"job-worker-{index} reads part {index} in place" in warm.output
+    quality = workers.quality()
+    assert quality
+    assert (quality["method"], quality["verified"]) == ("zoltan", True)
 
 
 def write_ring(folder: Path) -> None:

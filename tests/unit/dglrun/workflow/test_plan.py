@@ -22,6 +22,7 @@ CASES = {
     " --hang-timeout 1800 -- --lr 0.1",
     "workers-12": f"{GRAPHSAGE} --num-partitions 12",
     "gpu": f"{GRAPHSAGE} --num-partitions 2 --num-trainers 4 --num-gpus 4 --backend nccl",
+    "kept-script": f"{GRAPHSAGE} --num-partitions 2 --partitions /kept",
     "edges": f"{GRAPHSAGE} --num-partitions 2 --graph-format csc,coo --workspace /data --output-dir /keep",
 }
 OF_2021 = {
@@ -45,6 +46,11 @@ MODES = {
     "chunked-balanced": ("DGL-API", f"{PIPELINE} --balance-train --balance-edges --use-graphbolt"),
     "assigned": ("ParMETIS", f"{PIPELINE} --partition-backend user --partition-assignment /data/parts"),
     "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4 --balance-train"),
+    "kept-chunked": ("DGL-API", f"{PIPELINE} --partitions s3://graphs/kept --repartition"),
+    "kept-distparmetis": (
+        "DistParMETIS",
+        f"{PIPELINE} --partition-backend zoltan --partitions s3://graphs/kept",
+    ),
     "distparmetis": ("DistParMETIS", f"{PIPELINE} --partition-backend zoltan --interface net1"),
     "distparmetis-user": (
         "DistParMETIS",

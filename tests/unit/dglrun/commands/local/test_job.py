@@ -10,7 +10,7 @@ import yaml
 
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.render import config as operator_config
-from dgl_operator.render import environment, scripts
+from dgl_operator.render import environment, pod_templates, scripts
 from dgl_operator.render.config import Addresses
 from dglrun.commands.arguments import UsageError
 from dglrun.commands.local import config_files, job, pod_environment, render
@@ -41,10 +41,11 @@ def pod_of(found: LocalJob, role: Role, index: int = 0, mounts: tuple[Mount, ...
 def test_an_example_is_read(path: Path) -> None:
     """With as many workers as it says, and the launcher's command line."""
     raw = yaml.safe_load(path.read_text())
-
-    found = job.read(path, {})
-
     specs = raw["spec"]["dglReplicaSpecs"]
+    volumes = [each for spec in specs.values() for each in spec["template"]["spec"].get("volumes", ())]
+
+    found = job.read(path, {each["name"]: path.parent for each in volumes if "persistentVolumeClaim" in each})
+
     main = specs["Launcher"]["template"]["spec"]["containers"][0]
     assert found.mode.value == raw["spec"]["partitionMode"]
     assert found.workers == specs.get("Worker", {"replicas": 0})["replicas"]
@@ -189,7 +190,8 @@ def test_the_variables_are_the_operators(tmp_path: Path, body: dict[str, Any]) -
     found, operators = read(tmp_path, body), DGLJob.parse(body)
 
     for role in found.templates:
-        rendered = {item["name"]: item["value"] for item in environment.of_main(operators, role, 1)}
+        image = pod_templates.of(operators, role)["spec"]["containers"][0]["image"]
+        rendered = {item["name"]: item["value"] for item in environment.of_main(operators, role, 1, image)}
         assert pod_environment.of_operator(found, role, 1) == rendered
 
 
