@@ -80,17 +80,27 @@ def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
 
 def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     from dglrun.transfer.streams import Streams  # noqa: PLC0415
-    from dglrun.workflow.executor import Executor, addresses  # noqa: PLC0415
-    from dglrun.workflow.plan import plan  # noqa: PLC0415
+    from dglrun.workflow import worker_pods  # noqa: PLC0415
+    from dglrun.workflow.executor import Executor  # noqa: PLC0415
+    from dglrun.workflow.plan import plan, training_again  # noqa: PLC0415
     from dglrun.workflow.progress import COMPLETED_SECONDS, Reporter  # noqa: PLC0415
 
-    start = time.monotonic()
+    start, run = time.monotonic(), f"{time.time_ns():x}"
     cluster = cluster or _cluster(config)
-    reporter = Reporter(cluster, config.context.report)
+    reporter = Reporter(cluster, config.context.report, config.replaces_workers)
     is_launcher = not (config.is_skip or config.is_partitioner)
     try:
-        hosts = addresses(config, cluster) if is_launcher and cluster else ()
-        Executor(cluster, Streams(), reporter).perform(plan(config, hosts, f"{time.time_ns():x}"))
+        workers = worker_pods.find(config, cluster) if is_launcher and cluster else ()
+        replacements = None
+        if cluster and config.replaces_workers:
+            replacements = worker_pods.Replacements(
+                cluster,
+                workers,
+                config.context.replacement_timeout,
+                lambda hosts, lost: training_again(config, hosts, run, lost),
+            )
+        phases = plan(config, [worker.host for worker in workers], run)
+        Executor(cluster, Streams(), reporter, replacements).perform(phases)
         print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
         if config.is_partitioner:
             reporter.close(COMPLETED_SECONDS)

@@ -26,6 +26,10 @@ GPUS_PER_WORKER = "DGL_OPERATOR_GPUS_PER_WORKER"
 REPORT = "DGL_OPERATOR_REPORT"
 """Name of the ConfigMap that takes progress and partition quality."""
 
+REPLACEMENT_TIMEOUT = "DGL_OPERATOR_REPLACEMENT_TIMEOUT_SECONDS"
+"""On the launcher: the operator replaces a lost worker alone, and the launcher waits so long for it; unset:
+it does not."""
+
 SERVICE_ACCOUNT = "DGL_OPERATOR_SERVICE_ACCOUNT"
 """Folder of the service account, set by `dglrun local`; the operator leaves it to the kubelet."""
 

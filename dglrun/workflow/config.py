@@ -32,6 +32,8 @@ class JobContext(BaseModel):
         workers: Number of workers, None outside of a job.
         container: Main container of the workers.
         contract: The operator's contract version, which its init containers have, too.
+        replacement_timeout: How many seconds the launcher waits for the replacement of a lost worker; 0: the
+            operator replaces none alone.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +51,7 @@ class JobContext(BaseModel):
     hostfile: str
     report: str | None
     contract: int = version.CURRENT
+    replacement_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "JobContext":
@@ -71,6 +74,7 @@ class JobContext(BaseModel):
             "kubexec": environ.get(env.KUBEXEC_PATH) or f"{names.CONFIG_DIR}/{names.KUBEXEC}",
             "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
+            "replacement_timeout": environ.get(env.REPLACEMENT_TIMEOUT) or 0,
             "contract": environ.get(env.CONTRACT_VERSION) or (version.UNNAMED if in_job else version.CURRENT),
         }
         try:
@@ -158,6 +162,12 @@ class RunConfig(BaseModel):
     def partitions_on_workers(self) -> bool:
         """Whether the workers partition the graph themselves."""
         return self.context.mode is Mode.DIST_PARMETIS
+
+    @property
+    def replaces_workers(self) -> bool:
+        """Whether the training goes on when the operator replaces a lost worker: this pod has its part."""
+        is_launcher = not (self.is_partitioner or self.is_skip)
+        return is_launcher and not self.partitions_on_workers and self.context.replacement_timeout > 0
 
     @property
     def assigner(self) -> str:
@@ -307,4 +317,5 @@ def _variable(field: str) -> str:
         "workers": env.NUM_WORKERS,
         "gpus": env.GPUS_PER_WORKER,
         "contract": env.CONTRACT_VERSION,
+        "replacement_timeout": env.REPLACEMENT_TIMEOUT,
     }.get(field, field)

@@ -1,10 +1,19 @@
 """From configuration and addresses to the phases of a run. Pure: the same in, the same out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from dglrun.agent import CAUSES_VARIABLE
+from dglrun.agent import CAUSES_VARIABLE, PROGRESS_VARIABLE
 from dglrun.agent.activity import CPU, OUTPUT
-from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
+from dglrun.agent.spec import (
+    CAUSES_FOLDER,
+    INTERFACE,
+    MASTER_PORT,
+    PROGRESS_FILE,
+    THREADS,
+    Process,
+    ProcessRole,
+    Spec,
+)
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.transfer.kubectl import Kubectl
@@ -80,6 +89,21 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     )
 
 
+def training_again(
+    config: RunConfig, hosts: Sequence[Host], run: str, replaced: Collection[str]
+) -> tuple[Step, ...]:
+    """What follows when lost workers were replaced: these get their parts, and all train again.
+
+    Args:
+        config: As for the plan.
+        hosts: The workers by index, as they are now.
+        run: Identity of the run.
+        replaced: The pods that have no part.
+    """
+    serve = (_serve(config, hosts, replaced),) if replaced else ()
+    return (*serve, _start_agents(config, hosts, run), _train(config, hosts))
+
+
 def placeholder_hosts(config: RunConfig) -> tuple[Host, ...]:
     """The workers while nobody knows their IPs: what a dry run shows."""
     pods = names.workers(config.context.job, config.workers)
@@ -119,19 +143,31 @@ def worker_part_config(config: RunConfig) -> str:
 
 def _skip(config: RunConfig) -> PlanPhase:
     argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
-    environ = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1", env.OUTPUT_DIR: config.output}
+    environ = {
+        "DGLBACKEND": "pytorch",
+        "PYTHONUNBUFFERED": "1",
+        env.OUTPUT_DIR: config.output,
+        PROGRESS_VARIABLE: PROGRESS_FILE,
+    }
     steps = (Run(argv, environ, folder=config.output),)
     pod = names.launcher(config.context.job)
     return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps)
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
+    serve = _serve(config, hosts, [host.name for host in hosts])
+    return (CheckPartition(config.partition_config, len(hosts)), serve)
+
+
+def _serve(config: RunConfig, hosts: Sequence[Host], to: Collection[str]) -> Serve:
+    """Each of these workers gets its own part."""
     pull = (config.python, "-m", *partition_phases.PULL)
     pullers = tuple(
         Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workspace, "workload")
         for part, host in enumerate(hosts)
+        if host.name in to
     )
-    serve = Serve(
+    return Serve(
         names.launcher(config.context.job),
         config.partition_config,
         pullers,
@@ -141,7 +177,6 @@ def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
         keeps_sums=False,
         seconds=config.start_timeout,
     )
-    return (CheckPartition(config.partition_config, len(hosts)), serve)
 
 
 def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAgents:
@@ -227,9 +262,11 @@ def _server_env(config: RunConfig, machine: int, index: int) -> dict[str, str]:
 
 def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: int) -> dict[str, str]:
     nccl = {"NCCL_SOCKET_IFNAME": INTERFACE} if config.backend == "nccl" else {}
+    progress = {PROGRESS_VARIABLE: PROGRESS_FILE} if first + index == 0 else {}
     return {
         **_common_env(config),
         **nccl,
+        **progress,
         "DGL_ROLE": "client",
         "DGL_GROUP_ID": "0",
         "RANK": str(first + index),

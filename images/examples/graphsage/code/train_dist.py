@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import sage
+from dglrun import progress
 
 DISTRIBUTED = os.environ.get("DGL_DIST_MODE") == "distributed"
 
@@ -102,6 +103,7 @@ def train(job: Job, model: nn.Module) -> list[dict[str, float]]:
         print(
             f"rank {rank}, epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {seconds:.1f} s, {speed:.0f} seeds/s"
         )
+        progress(epoch, epochs[-1]["loss"], 100 * (epoch + 1) / job.arguments.num_epochs)
     return epochs
 
 
