@@ -94,7 +94,7 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
         replacements = None
         if cluster and config.replaces_workers:
             replacements = worker_pods.Replacements(
-                cluster,
+                _at_once(cluster),
                 workers,
                 config.context.replacement_timeout,
                 lambda hosts, lost: training_again(config, hosts, run, lost),
@@ -120,6 +120,13 @@ def _cluster(config: "RunConfig") -> "ApiServer | None":
         if config.is_skip:
             return None
         raise RunError(_outside(config, error), exitcodes.USAGE) from None
+
+
+def _at_once(cluster: "ApiServer") -> "ApiServer":
+    """The API server for who asks about lost pods, which the operator withdraws the right to read."""
+    from dglrun.kube.api import Api  # noqa: PLC0415
+
+    return cluster.at_once() if isinstance(cluster, Api) else cluster
 
 
 def _outside(config: "RunConfig", error: Exception) -> str:

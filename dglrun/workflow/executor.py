@@ -337,8 +337,8 @@ class Executor:
         """The loss of workers that is behind the failure of a step, if that is what it is."""
         if isinstance(error, WorkersLostError):
             return error
-        is_of_copy = isinstance(step, Serve) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
-        reasons = self._replacements.lost() if is_of_copy and self._replacements else {}
+        is_early = not isinstance(step, Train) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
+        reasons = self._replacements.lost() if is_early and self._replacements else {}
         return WorkersLostError(reasons) if reasons else None
 
     def _train_once(self, step: Train, stage: str) -> None:

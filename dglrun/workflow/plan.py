@@ -1,6 +1,7 @@
 """From configuration and addresses to the phases of a run. Pure: the same in, the same out."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from dglrun.agent import CAUSES_VARIABLE, PROGRESS_VARIABLE
 from dglrun.agent.activity import CPU, OUTPUT
@@ -100,8 +101,14 @@ def training_again(
         run: Identity of the run.
         replaced: The pods that have no part.
     """
-    serve = (_serve(config, hosts, replaced),) if replaced else ()
-    return (*serve, _start_agents(config, hosts, run), _train(config, hosts))
+    *before, start, train = launcher_phases(config, hosts, run)
+    served = [step for phase in before for step in phase.steps if isinstance(step, Serve)]
+    missing = [_only(serve, replaced) for serve in served] if replaced else []
+    return (*missing, *start.steps, *train.steps)
+
+
+def _only(serve: Serve, pods: Collection[str]) -> Serve:
+    return replace(serve, pullers=tuple(each for each in serve.pullers if each.pod in pods))
 
 
 def placeholder_hosts(config: RunConfig) -> tuple[Host, ...]:
@@ -155,19 +162,12 @@ def _skip(config: RunConfig) -> PlanPhase:
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
-    serve = _serve(config, hosts, [host.name for host in hosts])
-    return (CheckPartition(config.partition_config, len(hosts)), serve)
-
-
-def _serve(config: RunConfig, hosts: Sequence[Host], to: Collection[str]) -> Serve:
-    """Each of these workers gets its own part."""
     pull = (config.python, "-m", *partition_phases.PULL)
     pullers = tuple(
         Puller(host.name, host.ip, _exec(config, host, *pull), part, config.workspace, "workload")
         for part, host in enumerate(hosts)
-        if host.name in to
     )
-    return Serve(
+    serve = Serve(
         names.launcher(config.context.job),
         config.partition_config,
         pullers,
@@ -177,6 +177,7 @@ def _serve(config: RunConfig, hosts: Sequence[Host], to: Collection[str]) -> Ser
         keeps_sums=False,
         seconds=config.start_timeout,
     )
+    return (CheckPartition(config.partition_config, len(hosts)), serve)
 
 
 def _start_agents(config: RunConfig, hosts: Sequence[Host], run: str) -> StartAgents:

@@ -49,7 +49,8 @@ class Training:
         step: The agents.
         streams: Opens streams, on which the agents are started.
         hopeless: Asks the API server whether a pod is gone, or out of this account's reach.
-        fate: Asks it whether a pod was lost, so that another one takes its place; None: none does.
+        fate: Asks it, once the processes have been started, whether a pod was lost, so that another one takes
+            its place; None: none does.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Training:
         Their peers fail within milliseconds, and a kubelet may say later than that why it ended a pod.
         """
         suspects = [worker for worker in self._workers if worker.is_missing]
-        if self._fate is None or not suspects:
+        if self._fate is None or self._port is None or not suspects:
             return {}
         fate, answers, over = self._fate, queue.SimpleQueue[dict[str, str]](), threading.Event()
 
@@ -199,7 +200,7 @@ class Training:
             while not over.is_set():
                 fates = {worker.pod: fate(worker.pod) for worker in suspects}
                 has_failed = any(found is Fate.ENDED for found, _why in fates.values())
-                lost = {pod: why for pod, (found, why) in fates.items() if found is Fate.LOST}
+                lost = {pod: why for pod, (found, why) in fates.items() if found.is_loss}
                 if lost or has_failed:
                     answers.put({} if has_failed else lost)
                     return
@@ -356,9 +357,16 @@ class Training:
         self._check_at[worker.pod] = float("inf")
 
         def ask() -> None:
-            self._inbox.put((worker, {"kind": "checked", "why": self._hopeless(worker.pod)}))
+            self._inbox.put((worker, {"kind": "checked", "why": self._why_unreachable(worker.pod)}))
 
         threading.Thread(target=ask, daemon=True).start()
+
+    def _why_unreachable(self, pod: str) -> RunError | None:
+        if self._fate is not None and self._port is not None:
+            fate, why = self._fate(pod)
+            if fate is Fate.LOST:
+                return RunError(why, exitcodes.LOST)
+        return self._hopeless(pod)
 
     def _checked(self, worker: WorkerConnection, why: RunError | None) -> None:
         self._check_at[worker.pod] = time.monotonic() + CHECK_SECONDS

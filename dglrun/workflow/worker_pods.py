@@ -38,8 +38,15 @@ class Fate(Enum):
     LIVES = "lives"
     LOST = "lost"
     """It is gone or going by no failure of its own."""
+    FORBIDDEN = "forbidden"
+    """It may not be read: it is not the job's own any more, or an API server that starts does not know."""
     ENDED = "ended"
     UNKNOWN = "unknown"
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether a pod is lost, where something has failed already."""
+        return self in (Fate.LOST, Fate.FORBIDDEN)
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,7 @@ class Replacements:
         self._without_part: set[str] = set()
 
     def fate(self, name: str) -> tuple[Fate, str]:
-        """What has become of a worker's pod, with the reason where it is lost.
-
-        The operator takes the right to read a pod away while it is not the job's own: that is a loss, too.
-        """
+        """What has become of a worker's pod, with the reason where it is lost."""
         from dglrun.kube import errors  # noqa: PLC0415 - as above
 
         try:
@@ -119,7 +123,7 @@ class Replacements:
         except errors.NotFound:
             return Fate.LOST, f"pod {name} does not exist"
         except errors.Forbidden:
-            return Fate.LOST, f"pod {name} is not this job's any more"
+            return Fate.FORBIDDEN, f"pod {name} is not this job's any more"
         except errors.ApiError as error:
             return Fate.UNKNOWN, str(error)
         return _fate_of(pod, name, self._workers[name].uid)
@@ -131,7 +135,7 @@ class Replacements:
             fate, why = self.fate(name)
             if fate is Fate.UNKNOWN:  # the API server is away, which each further question would wait for
                 break
-            if fate is Fate.LOST:
+            if fate.is_loss:
                 found[name] = why
         return found
 

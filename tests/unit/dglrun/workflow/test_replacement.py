@@ -281,7 +281,7 @@ def replacements(cluster: Answers, seconds: float = 60.0) -> Replacements:
         (a_pod(phase="Failed"), Fate.ENDED),
         (a_pod(phase="Succeeded"), Fate.ENDED),
         (NotFound("gone"), Fate.LOST),
-        (Forbidden("the operator has narrowed the Role"), Fate.LOST),
+        (Forbidden("the operator has narrowed the Role"), Fate.FORBIDDEN),
         (Unavailable("away"), Fate.UNKNOWN),
     ],
 )
