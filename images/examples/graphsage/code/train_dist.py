@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import dglrun
 import sage
-from dglrun import progress
 
 DISTRIBUTED = os.environ.get("DGL_DIST_MODE") == "distributed"
 
@@ -103,7 +103,7 @@ def train(job: Job, model: nn.Module) -> list[dict[str, float]]:
         print(
             f"rank {rank}, epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {seconds:.1f} s, {speed:.0f} seeds/s"
         )
-        progress(epoch, epochs[-1]["loss"], 100 * (epoch + 1) / job.arguments.num_epochs)
+        dglrun.progress(epoch, epochs[-1]["loss"], 100 * (epoch + 1) / job.arguments.num_epochs)
     return epochs
 
 
