@@ -200,7 +200,7 @@ def test_a_replaced_worker_gets_its_own_part_and_all_learn_its_address() -> None
     """The steps are those of the plan, but for who pulls."""
     config = a_config()
 
-    serve, start, train = training_again(config, HOSTS, "run", {"job-worker-1"})
+    serve, start, *_, train = training_again(config, HOSTS, "run", {"job-worker-1"})
 
     assert isinstance(serve, Serve)
     assert [(each.pod, each.ip, each.part) for each in serve.pullers] == [("job-worker-1", "10.0.0.77", 1)]
@@ -215,7 +215,7 @@ def test_a_replaced_worker_gets_its_own_part_and_all_learn_its_address() -> None
 
 def test_workers_that_all_have_their_parts_are_served_nothing() -> None:
     """A second loss while the agents start."""
-    start, _train = training_again(a_config(), HOSTS, "run", ())
+    start, *_ = training_again(a_config(), HOSTS, "run", ())
 
     assert isinstance(start, StartAgents)
 
