@@ -81,17 +81,27 @@ def _configuration(argv: Sequence[str]) -> "tuple[RunConfig, bool]":
 
 def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
     from dglrun.transfer.streams import Streams  # noqa: PLC0415
-    from dglrun.workflow.executor import Executor, addresses  # noqa: PLC0415
-    from dglrun.workflow.plan import plan  # noqa: PLC0415
+    from dglrun.workflow import worker_pods  # noqa: PLC0415
+    from dglrun.workflow.executor import Executor  # noqa: PLC0415
+    from dglrun.workflow.plan import plan, training_again  # noqa: PLC0415
     from dglrun.workflow.progress import COMPLETED_SECONDS, Reporter  # noqa: PLC0415
 
-    start = time.monotonic()
+    start, run = time.monotonic(), secrets.token_hex(8)
     cluster = cluster or _cluster(config)
-    reporter = Reporter(cluster, config.context.report)
+    reporter = Reporter(cluster, config.context.report, config.replaces_workers)
     is_launcher = not (config.is_skip or config.is_partitioner)
     try:
-        hosts = addresses(config, cluster) if is_launcher and cluster else ()
-        Executor(cluster, Streams(), reporter).perform(plan(config, hosts, secrets.token_hex(8)))
+        workers = worker_pods.find(config, cluster) if is_launcher and cluster else ()
+        replacements = None
+        if cluster and config.replaces_workers:
+            replacements = worker_pods.Replacements(
+                _at_once(cluster),
+                workers,
+                config.context.replacement_timeout,
+                lambda hosts, lost: training_again(config, hosts, run, lost),
+            )
+        phases = plan(config, [worker.host for worker in workers], run)
+        Executor(cluster, Streams(), reporter, replacements).perform(phases)
         print(f"Total : {time.monotonic() - start:.1f} seconds", flush=True)
         if config.is_partitioner:
             reporter.close(COMPLETED_SECONDS)
@@ -111,6 +121,13 @@ def _cluster(config: "RunConfig") -> "ApiServer | None":
         if config.is_skip:
             return None
         raise RunError(_outside(config, error), exitcodes.USAGE) from None
+
+
+def _at_once(cluster: "ApiServer") -> "ApiServer":
+    """The API server for who asks about lost pods, which the operator withdraws the right to read."""
+    from dglrun.kube.api import Api  # noqa: PLC0415
+
+    return cluster.at_once() if isinstance(cluster, Api) else cluster
 
 
 def _outside(config: "RunConfig", error: Exception) -> str:

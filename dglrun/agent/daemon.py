@@ -28,6 +28,7 @@ from dglrun.agent.keeper_process import KeeperProcess
 from dglrun.agent.outbox import Outbox
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
+from dglrun.agent.script_progress import ProgressFile
 from dglrun.agent.spec import Spec
 from dglrun.agent.stacks import StackRequest
 from dglrun.contract import exitcodes
@@ -76,6 +77,8 @@ class Daemon:
         self._outbox = Outbox()
         self._causes = folder / "causes"
         self._causes.mkdir(exist_ok=True)
+        self._progress_path = folder / "progress.json"
+        self._progress = ProgressFile(self._progress_path)
         self._selector = selectors.DefaultSelector()
         self._connections: list[Connection] = []
         self._children: dict[int, Child] = {}
@@ -116,6 +119,7 @@ class Daemon:
         self._look_at_causes()
         self._reap()
         self._look_at_samplers()
+        self._look_at_progress()
         self._watch_lease()
         self._watch_stacks()
         self._go_on_stopping()
@@ -216,7 +220,9 @@ class Daemon:
 
     def _start(self, master_port: int) -> None:
         self._state = State.RUNNING
-        known = host_info.known(self.spec.ip, self.spec.trainers, master_port, self._causes)
+        known = host_info.known(
+            self.spec.ip, self.spec.trainers, master_port, self._causes, self._progress_path
+        )
         for process in self.spec.processes:
             wanted = {**process.env, process_group.RUN_FOLDER_VARIABLE: str(self._folder)}
             try:
@@ -267,6 +273,7 @@ class Daemon:
             return []
 
     def _ended(self, child: Child, end: ExitStatus) -> None:
+        self._look_at_progress(is_last=child.process.rank is not None)
         self._say(child, f"ended with {end}")
         self._record("ended", who=child.process.name, rank=child.process.rank, code=end.code)
         if self._state is State.RUNNING and not end.is_good:
@@ -308,6 +315,10 @@ class Daemon:
         """Who sent SIGKILL, as far as the kernel tells."""
         is_oom = end.code == 128 + signal.SIGKILL and cgroup.oom_kills() > self._oom_kills
         return ": out of memory (the container's limit)" if is_oom else ""
+
+    def _look_at_progress(self, is_last: bool = False) -> None:
+        if values := self._progress.news(time.monotonic(), is_last):
+            self._record("progress", values=values)
 
     def _look_at_samplers(self) -> None:
         now = time.monotonic()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dglrun import cgroup
-from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS
+from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, PROGRESS_FILE, THREADS
 
 MASTER_PORTS = range(29500, 29900)
 """Below the kernel's ephemeral ports (from 32768): no client of DGL takes the chosen one meanwhile."""
@@ -72,7 +72,7 @@ def environment(
     return {**base, **filled, **kept}
 
 
-def known(ip: str, trainers: int, master_port: int, causes: Path) -> dict[str, str]:
+def known(ip: str, trainers: int, master_port: int, causes: Path, progress: Path) -> dict[str, str]:
     """What the placeholders of a spec stand for on this worker.
 
     Raises:
@@ -83,6 +83,7 @@ def known(ip: str, trainers: int, master_port: int, causes: Path) -> dict[str, s
         INTERFACE: interface_of(ip),
         MASTER_PORT: str(master_port),
         CAUSES_FOLDER: str(causes),
+        PROGRESS_FILE: str(progress),
     }
 
 

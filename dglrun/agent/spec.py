@@ -13,6 +13,7 @@ THREADS = "<CPU limit of the container / trainers>"
 INTERFACE = "<interface with the pod's IP>"
 MASTER_PORT = "<free port of worker 0, from 29500>"
 CAUSES_FOLDER = "<folder for causes of death>"
+PROGRESS_FILE = "<file for progress>"
 
 
 class SpecError(ValueError):

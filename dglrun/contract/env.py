@@ -29,6 +29,10 @@ IMAGE = "DGL_OPERATOR_IMAGE"
 """The image of the partitioner's main container as the template names it: a part of the fingerprint of a kept
 partition that a script makes."""
 
+REPLACEMENT_TIMEOUT = "DGL_OPERATOR_REPLACEMENT_TIMEOUT_SECONDS"
+"""On the launcher: the operator replaces a lost worker alone, and the launcher waits so long for it; unset:
+it does not."""
+
 SERVICE_ACCOUNT = "DGL_OPERATOR_SERVICE_ACCOUNT"
 """Folder of the service account, set by `dglrun local`; the operator leaves it to the kubelet."""
 

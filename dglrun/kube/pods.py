@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dglrun.contract import address, names
+from dglrun.contract import address, disruption, names
 
 Pod = dict[str, Any]
 """A core/v1 Pod as the API server sends it."""
@@ -52,6 +52,15 @@ def is_ready(pod: Pod) -> bool:
 def is_being_deleted(pod: Pod) -> bool:
     """Whether someone has asked for its deletion."""
     return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_disrupted(pod: Pod) -> bool:
+    """Whether Kubernetes has ended it, or is about to, for reasons that are not the pod's own."""
+    status = _status(pod)
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == disruption.CONDITION and condition.get("status") == "True":
+            return True
+    return status.get("phase") == "Failed" and status.get("reason") in disruption.ENDED_BY_NODE
 
 
 def waiting_reason(pod: Pod) -> str:

@@ -37,6 +37,8 @@ class JobContext(BaseModel):
         container: Main container of the workers.
         contract: The operator's contract version, which its init containers have, too.
         image: The image of this pod's main container as the job names it; empty: unknown.
+        replacement_timeout: How many seconds the launcher waits for the replacement of a lost worker; 0: the
+            operator replaces none alone.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,6 +57,7 @@ class JobContext(BaseModel):
     report: str | None
     contract: int = version.CURRENT
     image: str = ""
+    replacement_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "JobContext":
@@ -77,6 +80,7 @@ class JobContext(BaseModel):
             "kubexec": environ.get(env.KUBEXEC_PATH) or f"{names.CONFIG_DIR}/{names.KUBEXEC}",
             "hostfile": environ.get(env.HOSTFILE_PATH) or f"{names.CONFIG_DIR}/{names.HOSTFILE}",
             "report": environ.get(env.REPORT) or None,
+            "replacement_timeout": environ.get(env.REPLACEMENT_TIMEOUT) or 0,
             "contract": environ.get(env.CONTRACT_VERSION) or (version.UNNAMED if in_job else version.CURRENT),
             "image": environ.get(env.IMAGE) or "",
         }
@@ -181,6 +185,12 @@ class RunConfig(BaseModel):
     def partitions_on_workers(self) -> bool:
         """Whether the workers partition the graph themselves."""
         return self.context.mode is Mode.DIST_PARMETIS
+
+    @property
+    def replaces_workers(self) -> bool:
+        """Whether the training goes on when the operator replaces a lost worker: this pod has its part."""
+        is_launcher = not (self.is_partitioner or self.is_skip)
+        return is_launcher and not self.partitions_on_workers and self.context.replacement_timeout > 0
 
     @property
     def assigner(self) -> str:
@@ -366,4 +376,5 @@ def _variable(field: str) -> str:
         "workers": env.NUM_WORKERS,
         "gpus": env.GPUS_PER_WORKER,
         "contract": env.CONTRACT_VERSION,
+        "replacement_timeout": env.REPLACEMENT_TIMEOUT,
     }.get(field, field)

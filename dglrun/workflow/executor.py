@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, assert_never
 
-from dglrun.contract import env, exitcodes, names
-from dglrun.contract.hostfile import Host
+from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError, RunError
 from dglrun.formats.kept import reference
 from dglrun.transfer import copy
@@ -18,9 +17,8 @@ from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
-from dglrun.workflow import local_process
+from dglrun.workflow import local_process, local_progress
 from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
-from dglrun.workflow.config import RunConfig
 from dglrun.workflow.part_delivery import PartDelivery
 from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
 from dglrun.workflow.progress import Reporter
@@ -49,6 +47,7 @@ from dglrun.workflow.steps import (
     WriteText,
 )
 from dglrun.workflow.training import Training
+from dglrun.workflow.worker_pods import Replacements, WorkersLostError
 
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 60.0
@@ -65,10 +64,18 @@ class Executor:
         cluster: The API server; None in a Skip job that has no use for it.
         streams: Opens streams to other pods.
         reporter: Takes the progress.
+        replacements: Waits for the replacements of lost workers; None: a lost worker fails the run.
     """
 
-    def __init__(self, cluster: ApiServer | None, streams: Streams, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        cluster: ApiServer | None,
+        streams: Streams,
+        reporter: Reporter,
+        replacements: Replacements | None = None,
+    ) -> None:
         self._cluster, self._streams, self._reporter = cluster, streams, reporter
+        self._replacements = replacements
         self._partitions: dict[str, PartitionFiles] = {}
         self._kept: dict[str, KeptFiles] = {}
         self._proved: set[str] = set()
@@ -176,7 +183,8 @@ class Executor:
 
     def _run(self, step: Run, stage: str) -> None:
         try:
-            local_process.run(step, lambda line: self._reporter.stage(stage, line))
+            with local_progress.followed(step, self._reporter.values) as command:
+                local_process.run(command, lambda line: self._reporter.stage(stage, line))
         except BaseException:
             if step.cleanup:
                 _clean_up(step.cleanup)
@@ -353,7 +361,8 @@ class Executor:
     # --- training
 
     def _start_agents(self, step: StartAgents) -> None:
-        self._training = Training(step, self._streams, self._hopeless)
+        fate = self._replacements.fate if self._replacements else None
+        self._training = Training(step, self._streams, self._hopeless, fate)
         self._training.start_agents()
 
     def _keep_checkpoints(self, step: KeepCheckpoints) -> None:
@@ -364,10 +373,57 @@ class Executor:
             self._keeping.keep_here()
 
     def _train(self, step: Train, stage: str) -> None:
+        """Train, and again on all workers each time that lost ones are replaced.
+
+        Raises:
+            RunError: the training failed, or a worker was lost and not replaced.
+        """
+        steps: tuple[Step, ...] = (step,)
+        while lost := self._train_by(steps, stage):
+            replacements = self._replacements
+            if replacements is None:
+                raise lost
+            who = ", ".join(lost.reasons)
+            print(f"dglrun: {lost}; waiting for the replacement of {who}", flush=True)
+            self._reporter.stage(stage, f"waiting for the replacement of {who}")
+            steps = replacements.await_all(lost)
+            print(f"dglrun: {who} is there again; the training starts again", flush=True)
+
+    def _train_by(self, steps: tuple[Step, ...], stage: str) -> WorkersLostError | None:
+        """Perform the steps of a training; returns which workers were lost meanwhile, if that ended it.
+
+        Raises:
+            RunError: it failed in another way.
+        """
+        try:
+            for step in steps:
+                if isinstance(step, Train):
+                    self._train_once(step, stage)
+                else:
+                    self._do(step, stage)
+                if isinstance(step, Serve) and self._replacements:
+                    self._replacements.delivered()
+        except RunError as error:
+            if not (lost := self._lost_by(error, step)):
+                raise
+            self._stop_training(error)
+            self._close_training()
+            return lost
+        return None
+
+    def _lost_by(self, error: RunError, step: Step) -> WorkersLostError | None:
+        """The loss of workers that is behind the failure of a step, if that is what it is."""
+        if isinstance(error, WorkersLostError):
+            return error
+        is_early = not isinstance(step, Train) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
+        reasons = self._replacements.lost() if is_early and self._replacements else {}
+        return WorkersLostError(reasons) if reasons else None
+
+    def _train_once(self, step: Train, stage: str) -> None:
         if self._training is None or self._training.pods != step.workers:
             raise AssertionError(f"the plan starts the agents of {step.workers} first")
         try:
-            self._training.run(step, lambda line: self._reporter.stage(stage, line))
+            self._training.run(step, lambda line: self._reporter.stage(stage, line), self._reporter.values)
         finally:
             self._outputs, self._shared = self._training.outputs, self._training.shared_outputs
             self._collected = {pod: Future() for pod in self._outputs}
@@ -406,29 +462,6 @@ class Executor:
 
     def _hopeless(self, pod: str) -> RunError | None:
         return why_hopeless(self._cluster, pod) if self._cluster else None
-
-
-def addresses(config: RunConfig, cluster: ApiServer) -> tuple[Host, ...]:
-    """The live IPs of the workers, by index; their names are known before they exist.
-
-    Raises:
-        RunError: a worker has no IP within the deadline, or is gone.
-    """
-    deadline = time.monotonic() + config.start_timeout
-    pods = names.workers(config.context.job, config.workers)
-    return tuple(Host(_ip(cluster, pod, deadline), names.DGL_PORT, pod) for pod in pods)
-
-
-def _ip(cluster: ApiServer, name: str, deadline: float) -> str:
-    from dglrun.kube import pods  # noqa: PLC0415 - as above
-
-    while True:
-        pod = living_pod(cluster, name)
-        if ip := pods.ip(pod):
-            return ip
-        if time.monotonic() > deadline:
-            raise RunError(f"pod {name} has no IPv4 address: {pods.waiting_reason(pod)}", exitcodes.TIMEOUT)
-        time.sleep(POLL_SECONDS)
 
 
 def _tell_of_wait(step: AwaitContainer, pod: dict[str, Any], told: float) -> float:

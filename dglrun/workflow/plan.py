@@ -1,10 +1,20 @@
 """From configuration and addresses to the phases of a run. Pure: the same in, the same out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from dglrun.agent import CAUSES_VARIABLE
+from dglrun.agent import CAUSES_VARIABLE, PROGRESS_VARIABLE
 from dglrun.agent.activity import CPU, OUTPUT
-from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, THREADS, Process, ProcessRole, Spec
+from dglrun.agent.spec import (
+    CAUSES_FOLDER,
+    INTERFACE,
+    MASTER_PORT,
+    PROGRESS_FILE,
+    THREADS,
+    Process,
+    ProcessRole,
+    Spec,
+)
 from dglrun.contract import env, hostfile, names, report
 from dglrun.contract.hostfile import Host
 from dglrun.transfer.kubectl import Kubectl
@@ -85,6 +95,27 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
     )
 
 
+def training_again(
+    config: RunConfig, hosts: Sequence[Host], run: str, replaced: Collection[str]
+) -> tuple[Step, ...]:
+    """What follows when lost workers were replaced: these get their parts, and all train again.
+
+    Args:
+        config: As for the plan.
+        hosts: The workers by index, as they are now.
+        run: Identity of the run.
+        replaced: The pods that have no part.
+    """
+    *before, start, train = launcher_phases(config, hosts, run)
+    served = [step for phase in before for step in phase.steps if isinstance(step, Serve)]
+    missing = [_only(serve, replaced) for serve in served] if replaced else []
+    return (*missing, *start.steps, *train.steps)
+
+
+def _only(serve: Serve, pods: Collection[str]) -> Serve:
+    return replace(serve, pullers=tuple(each for each in serve.pullers if each.pod in pods))
+
+
 def placeholder_hosts(config: RunConfig) -> tuple[Host, ...]:
     """The workers while nobody knows their IPs: what a dry run shows."""
     pods = names.workers(config.context.job, config.workers)
@@ -129,6 +160,7 @@ def _skip(config: RunConfig) -> PlanPhase:
         "PYTHONUNBUFFERED": "1",
         env.OUTPUT_DIR: config.output,
         env.CHECKPOINT_DIR: _checkpoint_folder(config, 0),
+        PROGRESS_VARIABLE: PROGRESS_FILE,
     }
     pod = names.launcher(config.context.job)
     run = Run(argv, environ, folders=(config.output, _checkpoint_folder(config, 0)))
@@ -245,9 +277,11 @@ def _server_env(config: RunConfig, machine: int, index: int) -> dict[str, str]:
 
 def _trainer_env(config: RunConfig, hosts: Sequence[Host], first: int, index: int) -> dict[str, str]:
     nccl = {"NCCL_SOCKET_IFNAME": INTERFACE} if config.backend == "nccl" else {}
+    progress = {PROGRESS_VARIABLE: PROGRESS_FILE} if first + index == 0 else {}
     return {
         **_common_env(config),
         **nccl,
+        **progress,
         "DGL_ROLE": "client",
         "DGL_GROUP_ID": "0",
         env.CHECKPOINT_DIR: _checkpoint_folder(config, first + index),

@@ -30,28 +30,44 @@ class Reporter:
     Args:
         api: The API server; None: nothing is reported.
         name: The report ConfigMap.
+        replaces: Whether the training goes on when the operator replaces a lost worker.
     """
 
-    def __init__(self, api: ConfigMaps | None, name: str | None) -> None:
-        self._api, self._name = api, name
+    def __init__(self, api: ConfigMaps | None, name: str | None, replaces: bool = False) -> None:
+        self._api, self._name, self._replaces = api, name, replaces
         self._queue: queue.SimpleQueue[dict[str, str] | None] = queue.SimpleQueue()
         self._stage, self._last, self._complained = "", 0.0, False
+        self._message, self._told = "", dict[str, object]()
         self._thread = threading.Thread(target=self._write, daemon=True)
         if api and name:
             self._thread.start()
 
     def stage(self, stage: str, message: str, percent: int | None = None) -> None:
         """Report that a stage has begun or goes on; within a stage every EVERY_SECONDS at most."""
-        now = time.monotonic()
+        now, self._message = time.monotonic(), message
         if not (self._api and self._name) or (stage == self._stage and now - self._last < EVERY_SECONDS):
             return
+        if stage != self._stage:
+            self._told.pop("percent", None)  # of the stage before
         self._stage, self._last = stage, now
-        progress: dict[str, object] = {"stage": stage, "message": message[:_LONGEST]}
+        progress: dict[str, object] = {"stage": stage, "message": message[:_LONGEST], **self._told}
         progress["contract"] = version.CURRENT
+        if self._replaces and stage == report.STAGE_TRAINING:
+            progress["replaces"] = True
         if percent is not None:
             progress["percent"] = percent
         progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._queue.put({report.PROGRESS: json.dumps(progress)})
+
+    def values(self, values: Mapping[str, object]) -> None:
+        """Report what the training script tells, with the stage that it is in; the last ones stay.
+
+        Args:
+            values: Epoch, loss and percent; what cannot stand in a report is left out.
+        """
+        self._told = {**self._told, **report.script_values(values)}
+        if self._stage:
+            self.stage(self._stage, self._message)
 
     def partition(self, quality: Mapping[str, object]) -> None:
         """Report the partition's quality; it is sent with whatever else waits, however long that takes."""

@@ -4,7 +4,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from dglrun.agent.exit_status import ProcessFailure
@@ -19,6 +19,7 @@ from dglrun.workflow.output_printer import OutputPrinter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import StartAgents, Train
 from dglrun.workflow.worker_connection import Record, WorkerConnection
+from dglrun.workflow.worker_pods import Fate, WorkersLostError
 
 BYE_SECONDS = 3.0
 """Until the agents that were told to leave have closed their connections."""
@@ -28,10 +29,16 @@ CHECK_SECONDS = 5.0
 """Between questions to the API server about a pod that cannot be reached."""
 START_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Seconds before each new start of an agent, the last one again and again: each is a kubectl."""
+JUDGE_SECONDS = 5.0
+"""How long the API server is asked whether a worker that cannot be reached was lost with its pod."""
+ASK_SECONDS = 0.5
+"""Between two such questions."""
 _TICK = 0.2
 
 Hopeless = Callable[[str], RunError | None]
 """Says of a pod why no exec into it will work, None if one may or if nobody knows."""
+FateOf = Callable[[str], tuple[Fate, str]]
+"""Says what has become of a pod, and why it is lost if it is."""
 
 
 class Training:
@@ -43,9 +50,13 @@ class Training:
         step: The agents.
         streams: Opens streams, on which the agents are started.
         hopeless: Asks the API server whether a pod is gone, or out of this account's reach.
+        fate: Asks it, once the processes have been started, whether a pod was lost, so that another one takes
+            its place; None: none does.
     """
 
-    def __init__(self, step: StartAgents, streams: Streams, hopeless: Hopeless) -> None:
+    def __init__(
+        self, step: StartAgents, streams: Streams, hopeless: Hopeless, fate: FateOf | None = None
+    ) -> None:
         from dglrun.workflow import run_keys  # noqa: PLC0415 - costs 50 ms, and a dry run needs none
 
         self._inbox: queue.SimpleQueue[tuple[WorkerConnection, Record]] = queue.SimpleQueue()
@@ -55,7 +66,7 @@ class Training:
         self._printer = OutputPrinter(lambda error: self._inbox.put((first, {"kind": "bug", "error": error})))
         self._connections = AgentConnections(own, step.heartbeat, self._printer)
         self._starter = AgentStarter(streams, others, step.limit)
-        self._agents, self._hopeless = step, hopeless
+        self._agents, self._hopeless, self._fate = step, hopeless, fate
         self._failures: list[WorkerFailure] = []
         self._ranks = {
             (agent.host.name, process.name): process.rank
@@ -132,17 +143,21 @@ class Training:
                     groups |= dict.fromkeys(joined, joined)
         return {pod: tuple(each for each in pods[:at] if each in groups[pod]) for at, pod in enumerate(pods)}
 
-    def run(self, step: Train, progress: Callable[[str], None]) -> None:
+    def run(
+        self, step: Train, progress: Callable[[str], None], values: Callable[[Mapping[str, object]], None]
+    ) -> None:
         """Tell all agents to start the training, and follow it to its end.
 
         Args:
             step: When it is over.
             progress: Takes the lines of worker 0's trainer 0.
+            values: Takes what the script of rank 0 tells by `dglrun.progress`.
 
         Raises:
             RunError: a trainer, server, sampler or worker failed; with its exit code and last log lines.
         """
         self._printer.observe(lambda index, who, text: self._see(index, who, text, progress))
+        self._on["progress"] = lambda _worker, record: values(record["values"])
         self._hang = HangWatch(self._ranks, self.pods, step.hang_seconds)
         self._port = (self._workers[0].greeting or {})["port"]
         self._tell_all({"do": "start", "port": self._port})
@@ -191,12 +206,44 @@ class Training:
         """Raise what has failed, once its companions had the time to be told and all is stopped.
 
         Raises:
+            WorkersLostError: workers were lost with their pods, and others may take their places.
             RunError: if anything failed.
         """
         if not self._failures:
             return
         self._follow(lambda: False, self._agents.settle_seconds)
-        self._stop_for(error_of(self._failures))
+        lost = self._lost_pods()
+        for worker in self._workers:
+            if worker.pod in lost:
+                self._lose(worker, lost[worker.pod], exitcodes.LOST)
+        self._stop_for(WorkersLostError(lost) if lost else error_of(self._failures))
+
+    def _lost_pods(self) -> dict[str, str]:
+        """Which of the workers that cannot be reached were lost with their pods, and why.
+
+        Their peers fail within milliseconds, and a kubelet may say later than that why it ended a pod.
+        """
+        suspects = [worker for worker in self._workers if worker.is_missing]
+        if self._fate is None or self._port is None or not suspects:
+            return {}
+        fate, answers, over = self._fate, queue.SimpleQueue[dict[str, str]](), threading.Event()
+
+        def ask() -> None:  # a thread of its own: while the API server is away each question takes minutes
+            while not over.is_set():
+                fates = {worker.pod: fate(worker.pod) for worker in suspects}
+                has_failed = any(found is Fate.ENDED for found, _why in fates.values())
+                lost = {pod: why for pod, (found, why) in fates.items() if found.is_loss}
+                if lost or has_failed:
+                    answers.put({} if has_failed else lost)
+                    return
+                over.wait(ASK_SECONDS)
+
+        threading.Thread(target=ask, daemon=True).start()
+        self._follow(
+            lambda: not answers.empty() or not any(worker.is_missing for worker in suspects), JUDGE_SECONDS
+        )
+        over.set()
+        return {} if answers.empty() else answers.get()
 
     def _idlest(self) -> list[IdleRank]:
         return self._hang.idlest(time.monotonic())
@@ -353,9 +400,16 @@ class Training:
         self._check_at[worker.pod] = float("inf")
 
         def ask() -> None:
-            self._inbox.put((worker, {"kind": "checked", "why": self._hopeless(worker.pod)}))
+            self._inbox.put((worker, {"kind": "checked", "why": self._why_unreachable(worker.pod)}))
 
         threading.Thread(target=ask, daemon=True).start()
+
+    def _why_unreachable(self, pod: str) -> RunError | None:
+        if self._fate is not None and self._port is not None:
+            fate, why = self._fate(pod)
+            if fate is Fate.LOST:
+                return RunError(why, exitcodes.LOST)
+        return self._hopeless(pod)
 
     def _checked(self, worker: WorkerConnection, why: RunError | None) -> None:
         self._check_at[worker.pod] = time.monotonic() + CHECK_SECONDS

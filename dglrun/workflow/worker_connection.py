@@ -54,6 +54,11 @@ class WorkerConnection:
         return self.has_finished or self.lost is not None
 
     @property
+    def is_missing(self) -> bool:
+        """Whether it cannot be reached, and has not said that all has ended there."""
+        return not self.has_finished and (self.lost is not None or self.broken_since is not None)
+
+    @property
     def is_silent(self) -> bool:
         """Whether nothing more will come: all output has been printed, too."""
         return self.is_drained or self.lost is not None

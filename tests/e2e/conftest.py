@@ -63,6 +63,12 @@ def submit(kubectl: Kubectl) -> Iterator[Submit]:
 
 
 @pytest.fixture(scope="session")
+def accuracies() -> dict[str, list[float]]:
+    """Accuracies of undisturbed examples, a list by seed, kept for those that are compared with them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
 def measured(request: pytest.FixtureRequest) -> Iterator[figures.Figures]:
     """Collects the figures of this run; they are written to build/ and, when asked for, to docs/."""
     collected = figures.Figures()

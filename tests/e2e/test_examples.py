@@ -58,12 +58,6 @@ def ranks(log: str) -> list[dict[str, str]]:
     return sorted((m.groupdict() for m in RANK.finditer(log)), key=lambda rank: int(rank["rank"]))
 
 
-@pytest.fixture(scope="module")
-def accuracies() -> dict[str, list[float]]:
-    """Accuracies by example, kept for the comparison at the end of this file."""
-    return {}
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_process_learns(submit: Submit, accuracies: dict[str, list[float]], seed: int) -> None:
     """The Skip example trains in the launcher alone."""

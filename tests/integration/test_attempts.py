@@ -1,5 +1,7 @@
 """Attempts, deadlines, suspension and time to live against a real API server."""
 
+import json
+
 import pytest
 
 from dgl_operator.runtime.kinds import Json, Kind
@@ -52,6 +54,37 @@ def test_a_job_that_loses_a_worker_is_completed_by_its_next_attempt(
     status = job.status
     assert (status["attempt"], status["restarts"]["disruptions"]) == (1, 1)
     assert [each["reason"] for each in status["attempts"]] == ["PodLost", "LauncherSucceeded"]
+
+
+def uid_of(api: ApiServer, job: PlayedJob, suffix: str) -> str | None:
+    """The identity of a pod, None while there is none."""
+    pods = {pod["metadata"]["name"]: pod for pod in api.list(Kind.POD, job.namespace, job.name)}
+    pod = pods.get(f"{job.name}-{suffix}")
+    return pod["metadata"]["uid"] if pod else None
+
+
+def test_a_worker_that_is_lost_in_the_training_is_replaced_within_the_attempt(
+    operator: OperatorProcess, submit: Submit, api: ApiServer
+) -> None:
+    """The launcher has said that it goes on: the others stay, and the loss is counted."""
+    job = submit().reach("Training")
+    report = Kind.CONFIG_MAP.path(job.namespace, names.report(job.name))
+    said = {"progress.json": json.dumps({"stage": "Training", "replaces": True, "epoch": 3, "loss": "0.25"})}
+    api.call("PATCH", report, {"data": said}, "application/merge-patch+json")
+    wait_for("the report in the status", lambda: (job.status.get("progress") or {}).get("replaces"))
+    before, launcher = uid_of(api, job, "worker-1"), uid_of(api, job, "launcher")
+
+    job.delete_pod("worker-1")
+    wait_for("another worker", lambda: uid_of(api, job, "worker-1") not in (None, before) or None)
+    job.play("worker-1", "Running", ip="10.9.1.9", ready=True)
+    wait_for("nobody is missed", lambda: not job.status["attempts"][-1].get("lostWorkers") or None)
+    job.play("launcher", "Succeeded", ip="10.9.0.1")
+    job.await_phase("Completed")
+
+    assert uid_of(api, job, "launcher") == launcher
+    status = job.status
+    assert (status["attempt"], status["restarts"]["workers"]) == (0, 1)
+    assert (status["progress"]["epoch"], status["progress"]["loss"]) == (3, "0.25")
 
 
 def test_an_operator_that_is_killed_between_two_attempts_goes_on(

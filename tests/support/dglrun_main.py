@@ -17,14 +17,17 @@ class FileCluster:
         self._root = root
 
     def get_pod(self, name: str) -> dict[str, Any]:
-        """One pod by name."""
+        """One pod by name; its status may hold a UID, and whether it is being deleted."""
         try:
             status = json.loads((self._root / "cluster.json").read_text()).get(name)
         except ValueError:
             raise Unavailable("the API server does not answer") from None
         if status is None:
             raise NotFound(f"pods {name!r} not found")
-        return {"metadata": {"name": name, "uid": name}, "status": status}
+        metadata = {"name": name, "uid": status.pop("uid", name)}
+        if status.pop("deleting", False):
+            metadata["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+        return {"metadata": metadata, "status": status}
 
     def require_exec(self, name: str) -> None:
         """Allowed, unless ROOT/forbidden names the pod."""

@@ -7,6 +7,7 @@ dglrun; so connections, agents, signals, files and exit codes are the real ones.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,24 @@ class Pods:
         part = self.root / "cluster.part"
         part.write_text(json.dumps(pods))
         part.replace(self.root / "cluster.json")
+
+    def lose(self, index: int, **status: Any) -> None:
+        """End all processes of a worker and take its disk; its pod is gone, unless a status is given."""
+        name = self.names[index]
+        self.write_cluster(**{name: status or None})
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cwd").readlink().name == name:
+                    os.kill(pid, signal.SIGKILL)
+        for path in (self.root / name, self.root / f"tmp.{name}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def replace(self, index: int, uid: str) -> None:
+        """Another pod takes the place of a worker that was lost."""
+        self.worker(index).mkdir()
+        ready = [{"type": "Ready", "status": "True"}]
+        new = {"phase": "Running", "podIP": "127.0.0.1", "uid": uid, "conditions": ready}
+        self.write_cluster(**{self.names[index]: new})
 
     def environment(self, phase: str | None = None, **more: str) -> dict[str, str]:
         """What the operator sets in a pod."""

@@ -66,7 +66,11 @@ COLUMNS = (
     ("Mode", "string", ".spec.partitionMode", 0, "How the graph is partitioned."),
     ("Ready", "string", ".status.replicaStatuses.Worker.ready", 0, "Ready/desired workers."),
     ("Attempt", "integer", ".status.attempt", 0, "Number of the attempt, from 0."),
+    ("Epoch", "integer", ".status.progress.epoch", 0, "Epoch that the training script told last."),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the job was created."),
+    ("Stage", "string", ".status.progress.stage", 1, "What the job's own pods are at."),
+    ("Percent", "integer", ".status.progress.percent", 1, "Share of the stage that is done."),
+    ("Loss", "string", ".status.progress.loss", 1, "Loss that the training script told last."),
     ("Edge-Cut", "string", ".status.partition.edgeCut", 1, "Edges between two parts, of all edges."),
     (
         "Node-Balance",

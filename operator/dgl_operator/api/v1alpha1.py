@@ -37,12 +37,15 @@ MAX_ANNOTATIONS = 8
 MAX_ANNOTATION = 1024
 """Characters of an annotation of the job's ServiceAccounts: a role or an identity, no document."""
 MAX_PATH = 4096
+MAX_REPLACED = 100
+"""Workers of one job that are replaced alone; further losses cost attempts, which are bounded, too."""
 MAX_RULES = 20
 """Rules of a failure policy, as many as a Job may have."""
 MANAGER = "qihoo.net/dgl-operator"
 """What `spec.runPolicy.managedBy` calls this operator."""
 PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
 RATIO = r"^[0-9]+(\.[0-9]+)?$"
+NUMBER = r"^-?[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?$"
 
 
 def shown(value: Any) -> str:
@@ -380,6 +383,12 @@ class Progress(Model):
     """Details for people, such as epoch and loss."""
     percent: int | None = Field(default=None, ge=0, le=100)
     """Share of the stage that is done."""
+    epoch: int | None = Field(default=None, ge=0, le=INT32_MAX)
+    """Epoch that the training script told last, by dglrun.progress."""
+    loss: str | None = Field(default=None, max_length=32, pattern=NUMBER)
+    """Loss that the training script told last."""
+    replaces: bool | None = None
+    """Whether the launcher goes on when a lost worker is replaced alone; else that costs an attempt."""
     time: AwareDatetime | None = None
     """When the job reported it."""
 
@@ -428,6 +437,8 @@ class Attempt(Model):
     """Since when a pod of it waits for its start; startDeadlineSeconds counts from here."""
     waits: int = Field(default=0, ge=0, le=INT32_MAX)
     """How often it began to wait for pods."""
+    lost_workers: tuple[str, ...] = Field(default=(), max_length=MAX_REPLACED)
+    """Workers that were lost while the launcher trains, and whose replacements are not Ready yet."""
 
 
 class Restarts(Model):
@@ -443,6 +454,8 @@ class Restarts(Model):
     """Attempts after the job was suspended."""
     pods: int = Field(default=0, ge=0, le=INT32_MAX)
     """Pods that were replaced within their attempt, since they had no work yet."""
+    workers: int = Field(default=0, ge=0, le=INT32_MAX)
+    """Workers that were lost in the training and replaced alone, within their attempt."""
 
 
 class JobStatus(Model):

@@ -59,6 +59,11 @@ class Life:
         return time >= (last or self.current.start_time)
 
     @property
+    def lost_workers(self) -> tuple[str, ...]:
+        """Workers of the current attempt that were lost and are not back."""
+        return self.current.lost_workers if self.current else ()
+
+    @property
     def uncounted(self) -> int:
         """Attempts that do not count towards `backoffLimit`, those after a suspension left out."""
         return self.restarts.disruptions + self.restarts.ignored
@@ -74,7 +79,9 @@ class Life:
     def closed(self, now: datetime, reason: str, message: str) -> "Life":
         """The same with the current attempt ended."""
         cut = message[:MAX_ATTEMPT_MESSAGE]
-        return self._with_current(completion_time=now, reason=reason, message=cut, waiting_since=None)
+        return self._with_current(
+            completion_time=now, reason=reason, message=cut, waiting_since=None, lost_workers=()
+        )
 
     def following(self, cause: Cause, now: datetime, reason: str, message: str) -> "Life":
         """The current attempt has ended and another one is to follow."""
@@ -87,6 +94,13 @@ class Life:
         """The same after so many pods were replaced within the attempt."""
         count = min(self.restarts.pods + pods, INT32_MAX)
         return replace(self, restarts=self.restarts.model_copy(update={"pods": count})) if pods else self
+
+    def losing(self, missing: tuple[str, ...], fresh: int) -> "Life":
+        """The same with these workers missing, so many of which were not before."""
+        count = min(self.restarts.workers + fresh, INT32_MAX)
+        restarts = self.restarts.model_copy(update={"workers": count})
+        after = replace(self, restarts=restarts) if fresh else self
+        return after if missing == self.lost_workers else after._with_current(lost_workers=missing)
 
     def waiting(self, now: datetime, *, is_waiting: bool) -> "Life":
         """Note since when pods of the attempt wait for their start; a time in the future is none."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
-from dgl_operator.domain import clean_up, clocks, failure, failure_policy, hold, milestones
+from dgl_operator.domain import clean_up, clocks, failure, failure_policy, hold, milestones, worker_losses
 from dgl_operator.domain.attempts import Life
 from dgl_operator.domain.failure import Failure
 from dgl_operator.domain.observed import Observed, Pod
@@ -183,12 +183,14 @@ def _latest(times: Iterable[datetime | None]) -> datetime | None:
 
 def _unless_failed(look: Look, lost: tuple[str, ...]) -> Decision:
     """Decide on the pods of an attempt; those without work that cannot be used are made anew."""
-    spare = tuple(pod for pod in look.seen.pods if _is_spare(look, pod))
+    replaced = worker_losses.lost_alone(look.job, look.seen, look.said, look.life)
+    lost = tuple(name for name in lost if name not in replaced)
+    spare = tuple(pod for pod in look.seen.pods if pod.name in replaced or _is_spare(look, pod))
     rest = replace(look.seen, pods=tuple(pod for pod in look.seen.pods if pod not in spare))
     cause = failure.first_failure(rest, lost)
     cause = cause or next((failure.of_pod(pod) for pod in spare if _is_ruled(look, pod)), None)
     if cause is None:
-        return _go_on(look, spare)
+        return _go_on(look, spare, replaced)
     after = hold.next_or_end(look.job, look.seen, _while_partitioning(look, cause), look.life, look.now)
     known = {fact.type for fact in after.facts}
     facts = (*(fact for fact in look.facts if fact.type not in known), *after.facts)
@@ -232,27 +234,48 @@ def _fail(cause: Failure, facts: tuple[Fact, ...]) -> Decision:
     return Decision(Phase.FAILED, f"{cause.reason}: {cause.message}", (*facts, failed))
 
 
-def _go_on(look: Look, spare: tuple[Pod, ...]) -> Decision:
-    """Say which pods must be, and replace those that cannot be used."""
+def _go_on(look: Look, spare: tuple[Pod, ...], replaced: tuple[str, ...]) -> Decision:
+    """Say which pods must be, and replace those that cannot be used.
+
+    Args:
+        look: What is seen.
+        spare: Pods that cannot be used.
+        replaced: Workers that were lost in the training and are made anew.
+    """
     phase = _later(look.job.status.phase, milestones.phase(look.job, look.seen, look.said, look.facts))
     roles = _roles(look.job, look.facts)
     gone = tuple(pod for pod in spare if not pod.deleting)
-    times = {pod.uid: clocks.replacement(pod, look.life) for pod in gone}
-    drop = tuple(pod for pod in gone if (times[pod.uid] or look.now) <= look.now)
-    lacks = None if holds(look.facts, LAUNCHER_STARTED) else _lacks(look, roles)
-    life = _since(look).waiting(look.now, is_waiting=lacks is not None).replacing(len(drop))
+    had_work = {pod.uid for pod in gone if pod.name in replaced and not _is_replacement(look, pod)}
+    times = {pod.uid: clocks.replacement(pod, look.life) for pod in gone if pod.uid not in had_work}
+    drop = tuple(pod for pod in gone if (times.get(pod.uid) or look.now) <= look.now)
+    life = worker_losses.noted(_since(look), look.seen, replaced)
+    is_started = holds(look.facts, LAUNCHER_STARTED) and not life.lost_workers
+    lacks = None if is_started else _lacks(look, roles)
+    life = life.waiting(look.now, is_waiting=lacks is not None)
+    life = life.replacing(sum(pod.uid not in had_work for pod in drop))
     deadline = clocks.start_deadline(look.job, life.current.waiting_since if life.current else None)
     if lacks is not None and clocks.is_due(deadline, look.now):
         late = unblocked(_fail(_late(look, lacks), look.facts), look.job.status)
         return replace(late, life=life)
     overdue, forced = hold.leaving((*spare, *look.stale), look.now)
-    again = clocks.soonest([deadline, forced, *(times[pod.uid] for pod in gone if pod not in drop)])
+    again = clocks.soonest([deadline, forced, *(times.get(pod.uid) for pod in gone if pod not in drop)])
     facts = (*look.facts, *hold.resumed(look.job))
-    message = _doing(look.job, phase, look.seen)
+    message = _missing(life.lost_workers) or _doing(look.job, phase, look.seen)
     stale = tuple(pod for pod in look.stale if not pod.deleting)
     decision = Decision(phase, message, facts, roles, (*drop, *stale), life=life, look_again=again)
     relabel = tuple(pod for pod in look.seen.pods if not pod.deleting and (pod.label or 0) != pod.attempt)
     return _with_problem(replace(decision, overdue=overdue, relabel=relabel), look)
+
+
+def _is_replacement(look: Look, pod: Pod) -> bool:
+    return worker_losses.is_replacement(pod, look.life)
+
+
+def _missing(workers: tuple[str, ...]) -> str:
+    more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
+    return (
+        f"worker {workers[0]}{more} was lost and is replaced; then training starts again" if workers else ""
+    )
 
 
 def _since(look: Look) -> Life:

@@ -29,11 +29,24 @@ class Event:
 def between(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
     """Return the events of one status write, in the order in which they are to be read."""
     found = [_of_condition(condition, _find(old, condition.type)) for condition in new.conditions]
-    return (*(event for event in found if event), *_of_attempt(old, new), *_of_phase(old, new))
+    return (
+        *(event for event in found if event),
+        *_of_losses(old, new),
+        *_of_attempt(old, new),
+        *_of_phase(old, new),
+    )
 
 
 def _find(status: JobStatus, kind: str) -> Condition | None:
     return next((condition for condition in status.conditions if condition.type == kind), None)
+
+
+def _of_losses(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:
+    """Tell which workers are replaced alone."""
+    known, now = ((status.attempts[-1].lost_workers if status.attempts else ()) for status in (old, new))
+    lost = [name for name in now if name not in known]
+    message = f"lost in the training and replaced: {', '.join(lost)}"
+    return (Event(WARNING, "WorkerLost", message),) if lost else ()
 
 
 def _of_attempt(old: JobStatus, new: JobStatus) -> tuple[Event, ...]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from dgl_operator.domain import fields
-from dglrun.contract import names
+from dglrun.contract import disruption, names
 from dglrun.contract.address import ipv4
 from dglrun.contract.names import Role
 
@@ -29,9 +29,6 @@ _BLOCKING = {
 
 _EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
 """Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
-
-_ENDED_BY_NODE = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting")
-"""Those of them that are never the pod's own fault, as a disk that it filled itself is."""
 
 _MAX_DIGITS = 10
 _LAST_LINES = 2048
@@ -318,7 +315,7 @@ def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
 
 
 def _disruption(status: Mapping[str, Any]) -> str:
-    target = _condition(status, "DisruptionTarget")
+    target = _condition(status, disruption.CONDITION)
     if target.get("status") == "True":
         return _said(target)
     is_ended = status.get("phase") == "Failed" and fields.text(status.get("reason")) != ""
@@ -327,9 +324,9 @@ def _disruption(status: Mapping[str, Any]) -> str:
 
 def _is_disrupted(status: Mapping[str, Any]) -> bool:
     """Whether Kubernetes says so; an eviction without this condition is for what the pod used itself."""
-    if _condition(status, "DisruptionTarget").get("status") == "True":
+    if _condition(status, disruption.CONDITION).get("status") == "True":
         return True
-    return status.get("phase") == "Failed" and status.get("reason") in _ENDED_BY_NODE
+    return status.get("phase") == "Failed" and status.get("reason") in disruption.ENDED_BY_NODE
 
 
 def _conditions(status: Mapping[str, Any]) -> tuple[str, ...]:
@@ -387,7 +384,7 @@ def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mappin
 
 def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
     """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
-    metadata, target = fields.mapping(raw.get("metadata")), _condition(status, "DisruptionTarget")
+    metadata, target = fields.mapping(raw.get("metadata")), _condition(status, disruption.CONDITION)
     if fields.text(metadata.get("deletionTimestamp")):
         yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
     if target.get("status") == "True":

@@ -30,6 +30,11 @@ class Report:
         return self.progress.stage if self.progress else None
 
     @property
+    def replaces(self) -> bool:
+        """Whether the launcher trains, and goes on when a lost worker is replaced alone."""
+        return self.stage == report.STAGE_TRAINING and bool(self.progress and self.progress.replaces)
+
+    @property
     def is_completed(self) -> bool:
         """Whether the run has said that it succeeded, the last thing that it says."""
         return self.stage == report.STAGE_COMPLETED

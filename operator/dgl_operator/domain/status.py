@@ -90,15 +90,16 @@ def _closed(life: Life, decision: Decision, now: datetime) -> Life:
 
 
 def irrevocable(old: JobStatus, decision: Decision) -> bool:
-    """Whether a milestone is reached with this look.
+    """Whether a milestone is reached, or a worker lost, with this look.
 
     Such a status has to be written before anything more is provided: the pod that shows the milestone may
-    be gone at the next look.
+    be gone at the next look, and that of a lost worker may be there again.
     """
     milestones = (LAUNCHER_STARTED, PARTITIONED)
-    return any(
+    reaches = any(
         fact.is_true and fact.type in milestones and not reached(old, fact.type) for fact in decision.facts
     )
+    return reaches or decision.has_lost(old)
 
 
 def is_minor(old: JobStatus, new: JobStatus) -> bool:

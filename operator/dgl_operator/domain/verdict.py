@@ -76,7 +76,7 @@ class Decision:
     look_again: datetime | None = None
 
     def needs_fresh_read(self, status: JobStatus) -> bool:
-        """Whether it ends the job, an attempt or a pod, so that it must rest on a fresh read.
+        """Whether it ends the job, an attempt or a pod, or counts a loss: it must rest on a fresh read.
 
         A pod that is overdue is being deleted already, which nobody can take back.
         """
@@ -84,7 +84,13 @@ class Decision:
             return False
         is_end = self.phase.is_final and status.phase is not self.phase
         is_next = self.life is not None and self.life.attempt != status.attempt
-        return bool(self.drop or self.stop or self.relabel) or is_end or is_next or self.is_expired
+        is_end = is_end or is_next or self.is_expired or self.has_lost(status)
+        return bool(self.drop or self.stop or self.relabel) or is_end
+
+    def has_lost(self, status: JobStatus) -> bool:
+        """Whether it counts a worker as lost that the last status does not."""
+        counted = status.restarts.workers if status.restarts else 0
+        return self.life is not None and self.life.restarts.workers > counted
 
 
 def holds(facts: Iterable[Fact], condition: str) -> bool:

@@ -74,17 +74,23 @@ def _of_launcher(job: DGLJob, own_pods: frozenset[str]) -> list[Json] | None:
     """Rules on pods of the launcher, None while it needs no right at all.
 
     It watches the partitioner and the workers and runs commands in the workers. These come all at once, so
-    that the Role of a thousand workers changes twice at most. In a Skip job it may report, nothing else.
+    that the Role of a thousand workers changes twice at most; once the launcher has started, it keeps those
+    that are there when one is lost. In a Skip job it may report, nothing else.
     """
     name, mode = identity.job_name(job), job.spec.partition_mode
     if not mode.has_workers:
         return [] if names.launcher(name) in own_pods else None
     worker = job.spec.dgl_replica_specs.worker
     wanted = names.workers(name, worker.replicas) if worker else ()
-    workers = list(wanted) if own_pods.issuperset(wanted) else []
+    is_time = _has_started(job) or own_pods.issuperset(wanted)
+    workers = [pod for pod in wanted if pod in own_pods] if is_time else []
     watched = [*workers, *({names.partitioner(name)} & own_pods if mode.has_partitioner else ())]
     rules = [_rule("pods", watched, "get", "list", "watch")] if watched else None
     return [*rules, _rule("pods/exec", workers, "get", "create")] if rules and workers else rules
+
+
+def _has_started(job: DGLJob) -> bool:
+    return any(each.type == "LauncherStarted" and each.status == "True" for each in job.status.conditions)
 
 
 def _of_partitioner(job: DGLJob, own_pods: frozenset[str]) -> list[Json] | None:

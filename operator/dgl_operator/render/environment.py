@@ -6,6 +6,8 @@ from dgl_operator.render.merge import Json
 from dglrun.contract import env, names, version
 from dglrun.contract.names import Mode, Role
 
+REPLACEMENT_MARGIN = 120
+"""Seconds from a loss until the operator has deleted the pod, whose grace period may take so long."""
 _OF_ALL = {env.CONTRACT_VERSION: str(version.CURRENT)}
 
 
@@ -20,9 +22,16 @@ def of_main(job: DGLJob, role: Role, index: int, image: str) -> list[Json]:
     if role is Role.PARTITIONER:
         values[env.PHASE] = env.PHASE_PARTITIONER
         values[env.IMAGE] = image
+    if role is Role.LAUNCHER and job.spec.partition_mode.has_partitioner:
+        values[env.REPLACEMENT_TIMEOUT] = str(_replacement_timeout(job))
     if role is Role.WORKER:
         values[env.WORKER_INDEX] = str(index)
     return _list(values)
+
+
+def _replacement_timeout(job: DGLJob) -> int:
+    """How long the launcher waits for a worker: longer than the operator, which says then what has failed."""
+    return job.spec.run_policy.start_deadline_seconds + REPLACEMENT_MARGIN
 
 
 def of_watcher(job: DGLJob, file: str, mode: str, expected: int) -> list[Json]:

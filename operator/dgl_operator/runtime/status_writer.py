@@ -68,6 +68,11 @@ class StatusWriter:
         self._store.put(Kind.JOB, stored)
         if new.attempt and (stored.get("status") or {}).get("attempt") != new.attempt:
             raise OutdatedSchema("the CRD drops status.attempt; apply the CRD of this operator's release")
+        counted = (stored.get("status") or {}).get("restarts") or {}
+        if new.restarts and new.restarts.workers != counted.get("workers", 0):
+            raise OutdatedSchema(
+                "the CRD drops status.restarts.workers; apply the CRD of this operator's release"
+            )
         self._tell(raw, old, new)
         return stored, 0.0
 

@@ -8,6 +8,7 @@ import dgl
 import torch as th
 
 import debian_data
+import dglrun
 import sage
 
 
@@ -43,6 +44,7 @@ def train(arguments: argparse.Namespace) -> None:
         losses = [sage.step(model, optimizer, *fetch(batch)) for batch in loader]
         epochs.append({"loss": sum(losses) / len(losses), "seconds": time.monotonic() - start})
         print(f"epoch {epoch}: loss {epochs[-1]['loss']:.4f}, {epochs[-1]['seconds']:.1f} s")
+        dglrun.progress(epoch, epochs[-1]["loss"], 100 * (epoch + 1) / arguments.num_epochs)
 
     evaluated = batches("test_mask", fan_out_eval, arguments.batch_size_eval)
     right, count = sage.correct(model, evaluated, fetch).tolist()

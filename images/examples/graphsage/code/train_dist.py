@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import checkpoints
+import dglrun
 import sage
 from embeddings import Embeddings
 
@@ -175,6 +176,7 @@ def train(job: Job, progress: Progress) -> None:
         print(
             f"rank {rank}, epoch {epoch}: loss {loss:.4f}, {seconds:.1f} s, {speed:.0f} seeds/s", flush=True
         )
+        dglrun.progress(epoch, loss, 100 * (epoch + 1) / job.arguments.num_epochs)
 
 
 def step(job: Job, model: nn.Module, optimizer: th.optim.Optimizer, batch: sage.Batch) -> float:

@@ -102,6 +102,20 @@ def test_403_is_repeated_in_the_first_seconds_of_a_program(server: ApiServer) ->
     assert server.store.config_maps["job-report"] == {"progress.json": "{}"}
 
 
+def test_questions_that_are_asked_again_anyway_are_answered_at_once(server: ApiServer) -> None:
+    """The operator withdraws the right to read a worker that is lost: nobody waits for it then."""
+    server.forbid("p")
+    client = Api(server.access(), PATIENT, forbidden_seconds=60.0).at_once()
+
+    with pytest.raises(Forbidden):
+        client.get_pod("p")
+    server.break_next(503, times=1)
+    with pytest.raises(Unavailable):
+        client.get_pod("p")
+
+    assert len(server.store.requests) == 2
+
+
 def test_403_that_stays_is_raised_after_the_first_seconds(server: ApiServer, clock: Clock) -> None:
     """What is not allowed then is not allowed at all; the server's message says what."""
     server.forbid("p")

@@ -283,6 +283,17 @@ def test_skip_runs_the_training_script_in_place(pods: Pods) -> None:
     assert "Phase 1/1: launch the training" in done.output
 
 
+def test_a_skip_job_reports_what_its_script_tells(pods: Pods) -> None:
+    """There is no agent; the last call counts, though the script ends at once."""
+    script = pods.script("from dglrun import progress\nprogress(epoch=7, loss=0.25)\n")
+
+    done = pods.run("--workspace", "ws", "--train-entry-point", script, phase="Launcher_Workload")
+
+    assert done.code == 0, done.output
+    last = pods.reports()[-1]
+    assert (last["stage"], last["epoch"], last["loss"]) == ("Completed", 7, "0.25")
+
+
 def test_a_partition_that_does_not_hold_is_never_delivered(pods: Pods) -> None:
     """Made-up files are no partition: dglrun verify says so, exit code 65, nothing reaches the launcher."""
     done = partition(pods, PARTITION, "--verify", "always")

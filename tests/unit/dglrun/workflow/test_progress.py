@@ -97,3 +97,45 @@ def test_a_run_outside_of_a_job_reports_nothing() -> None:
     Reporter(cluster, None).complete("done")
 
     assert not cluster.is_asked.is_set()
+
+
+class KeptConfigMaps:
+    """Keeps each report."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, object]] = []
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Keep it."""
+        self.reports.append(json.loads(data["progress.json"]))
+
+
+def test_what_the_script_tells_goes_with_the_next_report() -> None:
+    """Epoch and loss stay to the end; percent is of its stage."""
+    cluster = KeptConfigMaps()
+    reporter = Reporter(cluster, "job-report")
+    reporter.stage("Training", "started")
+    reporter.values({"epoch": 3, "loss": 0.5, "percent": 40})
+    reporter.values({"epoch": 4, "loss": float("nan")})
+
+    reporter.complete("done")
+
+    assert {key: cluster.reports[-1].get(key) for key in ("stage", "epoch", "loss", "percent")} == {
+        "stage": "Completed",
+        "epoch": 4,
+        "loss": "0.5",
+        "percent": None,
+    }
+
+
+def test_a_script_that_tells_all_the_time_is_reported_now_and_then() -> None:
+    """Each report is a write to the API server."""
+    cluster = KeptConfigMaps()
+    reporter = Reporter(cluster, "job-report")
+    reporter.stage("Training", "started")
+
+    for epoch in range(1000):
+        reporter.values({"epoch": epoch})
+
+    reporter.close(SECONDS)
+    assert len(cluster.reports) <= 2

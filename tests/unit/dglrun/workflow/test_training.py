@@ -600,6 +600,20 @@ def test_progress_is_reported_and_its_failure_is_harmless(pods: Pods) -> None:
     assert "progress is not reported" in without.output
 
 
+def test_what_rank_0_tells_is_reported(pods: Pods) -> None:
+    """Epoch and loss of the last call stand in the report to the end; other ranks tell nothing."""
+    tells = (
+        "from dglrun import progress\nfor n in range(50): progress(epoch=n + 100 * rank, loss=1 / (n + 1))\n"
+    )
+
+    done = pods.run(*flags(pods.script(TRAIN + tells + GOOD)))
+
+    assert done.code == 0, done.output
+    last = pods.reports()[-1]
+    assert (last["stage"], last["epoch"], last["loss"]) == ("Completed", 49, "0.02")
+    assert all(report.get("epoch", 0) < 100 for report in pods.reports())
+
+
 def refuse_starts(pods: Pods, how: str) -> None:
     """Have `kubectl exec` of an agent do something else first; parts are sent as usual."""
     refuse = pods.root / "before_exec"

@@ -97,7 +97,7 @@ def test_columns_show_fields_that_exist() -> None:
         start = crd.at(root, "status.replicaStatuses")["additionalProperties"] if of_workers else root
         assert crd.at(start, path.removeprefix(workers))["type"] in ("string", "integer")
 
-    assert len(ours) == 10
+    assert len(ours) == 14
 
 
 @pytest.mark.parametrize(

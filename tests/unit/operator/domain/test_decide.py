@@ -1,11 +1,14 @@
 """The decision table: phase, milestones, wanted and unwanted pods from what is seen."""
 
+import json
+
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
 from dgl_operator.domain import decide, report, verdict
 from dgl_operator.domain.report import Report
 from dgl_operator.domain.verdict import Decision
+from dglrun.contract import report as contract
 from dglrun.contract.names import Mode, Role
 from tests.support.jobs import (
     NOON,
@@ -386,6 +389,9 @@ def test_a_rejected_job_says_every_problem_at_once() -> None:
     [
         ("progress.json", '{"stage": "Training", "time": "2026-01-01T00:00:00"}'),
         ("progress.json", '{"stage": "Training", "time": "2026-01-01"}'),
+        ("progress.json", '{"stage": "Training", "loss": "NaN"}'),
+        ("progress.json", '{"stage": "Training", "loss": 0.5}'),
+        ("progress.json", '{"stage": "Training", "epoch": -1}'),
         ("partition.json", '{"numParts": 3000000000}'),
         ("partition.json", '{"numNodes": 99999999999999999999999}'),
     ],
@@ -395,6 +401,17 @@ def test_a_report_that_the_api_server_would_refuse_is_malformed(key: str, text: 
     said = report.read({key: text})
 
     assert (said.progress, said.partition, len(said.problems)) == (None, None, 1)
+
+
+def test_what_the_script_tells_is_read() -> None:
+    """As dglrun writes it."""
+    told = {"stage": "Training", **contract.script_values({"epoch": 3, "loss": 1e-7, "percent": 12.5})}
+
+    said = report.read({"progress.json": json.dumps(told)})
+
+    assert said.problems == ()
+    assert said.progress is not None
+    assert (said.progress.epoch, said.progress.loss, said.progress.percent) == (3, "1e-07", 12)
 
 
 def test_a_malformed_report_changes_no_phase() -> None:

@@ -176,7 +176,8 @@ def test_a_disruption_counts_towards_no_limit(how: str) -> None:
 
     assert (operator.status["phase"], operator.status["attempt"]) == ("Pending", 1)
     assert operator.status["restarts"] == {
-        "failures": 0, "disruptions": 1, "ignored": 0, "suspensions": 0, "pods": 0
+        "failures": 0, "disruptions": 1, "ignored": 0, "suspensions": 0, "pods": 0,
+        "workers": 0,
     }  # fmt: skip
     assert operator.cluster.events[-1]["type"] == "Warning"
 

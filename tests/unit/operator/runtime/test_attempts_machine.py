@@ -1,11 +1,13 @@
 """Laws of the state machine of attempts, over any sequence of pod events, edits, restarts and clock moves."""
 
+import json
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from dgl_operator.api.v1alpha1 import MAX_REPLACED
 from dgl_operator.domain import hold
 from dgl_operator.runtime.kinds import Json, Kind
 from dglrun.contract import names
@@ -98,6 +100,17 @@ class Attempts(RuleBasedStateMachine):
                 self.operator.pod(name, STATES[state])
         self.operator.look()
 
+    @rule(replaces=st.booleans())
+    def launcher_trains(self, replaces: bool) -> None:
+        """Let it say that it trains, and whether it goes on when a lost worker is replaced."""
+        for _ in range(4):
+            self.progress()
+        found = self.operator.cluster.objects.get((Kind.CONFIG_MAP, "default", "sage-report"))
+        if found is not None:
+            said = {"stage": "Training", **({"replaces": True} if replaces else {})}
+            found["data"] = {"progress.json": json.dumps(said)}
+        self.operator.look()
+
     @rule(how=st.sampled_from(["fails", "fails", "is evicted"]))
     def attempt_ends(self, how: str) -> None:
         """Take the job into its training and out of it: else few runs would come to a third attempt."""
@@ -152,7 +165,8 @@ class Attempts(RuleBasedStateMachine):
         restarts = status.get("restarts") or {}
         assert restarts.get("failures", 0) <= LIMIT
         assert restarts.get("disruptions", 0) + restarts.get("ignored", 0) <= hold.MAX_UNCOUNTED
-        made = sum(count for cause, count in restarts.items() if cause != "pods")
+        assert restarts.get("workers", 0) <= MAX_REPLACED
+        made = sum(count for cause, count in restarts.items() if cause not in ("pods", "workers"))
         assert status.get("attempt", 0) == made
         assert status.get("attempt", 0) >= self.attempt
         self.attempt = status.get("attempt", 0)

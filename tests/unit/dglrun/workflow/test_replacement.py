@@ -1,0 +1,343 @@
+"""A worker that is lost in the training is replaced: its own part is brought to it, and all train again."""
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dglrun.contract import env, names
+from dglrun.contract.hostfile import Host
+from dglrun.errors import RunError
+from dglrun.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from dglrun.workflow import worker_pods
+from dglrun.workflow.plan import plan, training_again
+from dglrun.workflow.steps import Serve, StartAgents, Train
+from dglrun.workflow.worker_pods import Fate, Replacements, WorkerPod, WorkersLostError
+from tests.support.dglrun_pods import Pods
+from tests.support.wait import read_until
+from tests.unit.dglrun.workflow.builders import a_config
+from tests.unit.dglrun.workflow.test_training import GOOD, TRAIN, flags, wait_until_quiet
+
+PATIENT = {env.REPLACEMENT_TIMEOUT: "120"}
+WAITS = """
+print("rank", rank, "runs", flush=True)
+while not Path("../go").exists():
+    time.sleep(0.05)
+"""
+NOTICES = """
+print("rank", rank, "runs", flush=True)
+while not Path("../go").exists():
+    if rank == 0 and Path("../peer-gone").exists():
+        raise RuntimeError("Connection closed by peer")
+    time.sleep(0.05)
+"""
+WAITING = "waiting for the replacement of job-worker-1"
+
+
+def pulled_by(pods: Pods) -> list[str]:
+    """The pods that a receiver was started in, in order."""
+    lines = (pods.root / "execs").read_text().splitlines()
+    return [line.split()[0] for line in lines if "dglrun.transfer.pull" in line]
+
+
+def test_a_lost_worker_is_replaced_and_all_train_again(pods: Pods) -> None:
+    """The new one gets its own part, the others keep theirs; the run ends well and says what happened."""
+    script = pods.script(TRAIN + WAITS + GOOD)
+    with pods.started(*flags(script), **PATIENT) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        first = sorted(pulled_by(pods))
+        pods.lose(1)
+        read_until(process, WAITING)
+        pods.replace(1, "another")
+        read_until(process, "job-worker-1 is there again; the training starts again")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    assert first == ["job-worker-0", "job-worker-1"]
+    assert pulled_by(pods)[2:] == ["job-worker-1"]
+    assert (pods.worker(1) / "ws/workload/part1/graph.dgl").exists()
+    for rank in (0, 1):
+        assert f"[worker-{rank} trainer 0] rank {rank} of 2" in done.output
+    assert {report.get("replaces") for report in pods.reports() if report["stage"] == "Training"} == {True}
+    assert "replaces" not in pods.reports()[-1]
+    wait_until_quiet(pods)
+
+
+def test_a_peer_that_fails_first_hides_no_loss(pods: Pods) -> None:
+    """Its error is a consequence, though it comes milliseconds before anybody says that the pod is gone."""
+    script = pods.script(TRAIN + NOTICES + GOOD)
+    with pods.started(*flags(script), **PATIENT) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1, phase="Running", podIP="127.0.0.1", deleting=True)
+        (pods.root / "peer-gone").touch()
+        read_until(process, WAITING)
+        (pods.root / "peer-gone").unlink()
+        pods.replace(1, "another")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+
+
+def test_a_worker_may_be_lost_again_and_again(pods: Pods) -> None:
+    """Each time with another pod; a name alone says nothing."""
+    script = pods.script(TRAIN + WAITS + GOOD)
+    with pods.started(*flags(script), **PATIENT) as process:
+        for uid in ("second", "third"):
+            read_until(process, "[worker-1 trainer 0] rank 1 runs")
+            pods.lose(1)
+            read_until(process, WAITING)
+            pods.replace(1, uid)
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    assert pulled_by(pods)[2:] == ["job-worker-1"] * 2
+
+
+def test_a_replacement_that_is_lost_while_it_gets_its_part_is_replaced(pods: Pods) -> None:
+    """The copy fails since its pod is gone, which is a loss like any other."""
+    script = pods.script(TRAIN + WAITS + GOOD)
+    with pods.started(*flags(script), **PATIENT) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1)
+        read_until(process, WAITING)
+        refuse = pods.root / "before_exec"
+        refuse.write_text('#!/bin/sh\ntouch ../asked; echo "connection refused" >&2; exit 1\n')
+        refuse.chmod(0o755)
+        pods.replace(1, "second")
+        read_until(process, "the copy to job-worker-1 is begun again")
+        pods.lose(1)
+        refuse.unlink()
+        read_until(process, WAITING)
+        pods.replace(1, "third")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    assert (pods.worker(1) / "ws/workload/part1/graph.dgl").exists()
+
+
+def test_a_worker_that_is_not_replaced_fails_the_run(pods: Pods) -> None:
+    """The wait is bounded, and the code says that a worker was lost."""
+    with pods.started(*flags(pods.script(TRAIN + WAITS)), **{env.REPLACEMENT_TIMEOUT: "1"}) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert done.message.startswith(
+        "dglrun: worker lost: pod job-worker-1 does not exist "
+        "[no replacement of job-worker-1 is Ready within 1 s]"
+    )
+    wait_until_quiet(pods)
+
+
+@pytest.mark.parametrize("patience", [PATIENT, {}])
+def test_a_worker_that_has_failed_by_itself_is_not_waited_for(pods: Pods, patience: dict[str, str]) -> None:
+    """Its container ended: the operator counts that as a failure."""
+    failed = [{"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
+    with pods.started(*flags(pods.script(TRAIN + WAITS)), **patience) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1, phase="Failed", containerStatuses=failed)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert "container main exited with 137 (OOMKilled)" in done.message
+    assert "waiting for the replacement" not in done.output
+
+
+def test_a_trainer_that_raises_is_no_lost_worker(pods: Pods) -> None:
+    """All agents can be reached: nobody has to be asked."""
+    script = pods.script(
+        TRAIN + "if rank == 1: raise RuntimeError('Connection closed by peer')\ntime.sleep(600)\n"
+    )
+
+    done = pods.run(*flags(script), **PATIENT)
+
+    assert done.code == 1, done.output
+    assert done.message.startswith("dglrun: job-worker-1: trainer 0 (rank 1) ended with exit code 1")
+
+
+def test_an_operator_that_replaces_nobody_is_not_waited_for(pods: Pods) -> None:
+    """An older one gives no time for it; it makes a new attempt."""
+    with pods.started(*flags(pods.script(TRAIN + WAITS))) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1)
+        done = pods.finish(process)
+
+    assert done.code == 75, done.output
+    assert "waiting for the replacement" not in done.output
+    assert not any("replaces" in report for report in pods.reports())
+
+
+def test_sigterm_while_a_replacement_is_waited_for_ends_at_once(pods: Pods) -> None:
+    """The operator deletes the launcher when it makes another attempt instead."""
+    with pods.started(*flags(pods.script(TRAIN + WAITS)), **PATIENT) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        pods.lose(1)
+        read_until(process, WAITING)
+        os.kill(process.pid, signal.SIGTERM)
+        done = pods.finish(process)
+
+    assert done.code == 143, done.output
+    wait_until_quiet(pods)
+
+
+# --- what is done again
+
+
+HOSTS = (Host("10.0.0.10", 30050, "job-worker-0"), Host("10.0.0.77", 30050, "job-worker-1"))
+
+
+def test_a_replaced_worker_gets_its_own_part_and_all_learn_its_address() -> None:
+    """The steps are those of the plan, but for who pulls."""
+    config = a_config()
+
+    serve, start, *_, train = training_again(config, HOSTS, "run", {"job-worker-1"})
+
+    assert isinstance(serve, Serve)
+    assert [(each.pod, each.ip, each.part) for each in serve.pullers] == [("job-worker-1", "10.0.0.77", 1)]
+    planned = [step for phase in plan(config, HOSTS, "run") for step in phase.steps]
+    assert isinstance(start, StartAgents)
+    assert isinstance(train, Train)
+    assert start in planned
+    assert train in planned
+    for agent in start.agents:
+        assert "10.0.0.77 30050" in next(iter(agent.spec.files.values()))
+
+
+def test_workers_that_all_have_their_parts_are_served_nothing() -> None:
+    """A second loss while the agents start."""
+    start, *_ = training_again(a_config(), HOSTS, "run", ())
+
+    assert isinstance(start, StartAgents)
+
+
+# --- what the API server says
+
+
+class Answers:
+    """An API server that gives one answer after the other, the last one again and again."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def get_pod(self, _name: str) -> dict[str, Any]:
+        """The next answer."""
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        found: dict[str, Any] = answer
+        return found
+
+    def require_exec(self, name: str) -> None:
+        """No test asks."""
+        raise AssertionError(name)
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """No test reports."""
+        raise AssertionError(name)
+
+
+def a_pod(uid: str = "first", phase: str = "Running", *, ready: bool = True, **more: Any) -> dict[str, Any]:
+    """A worker as the API server sends it."""
+    metadata = {"name": "job-worker-1", "uid": uid}
+    if more.pop("deleting", False):
+        metadata["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    conditions = [{"type": "Ready", "status": str(ready)}, *more.pop("conditions", ())]
+    status = {"phase": phase, "podIP": "10.0.0.77", "conditions": conditions, **more}
+    return {"metadata": metadata, "status": status}
+
+
+DISRUPTED = [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def replacements(cluster: Answers, seconds: float = 60.0) -> Replacements:
+    workers = [WorkerPod(Host("10.0.0.10", names.DGL_PORT, "job-worker-1"), "first")]
+    return Replacements(
+        cluster, workers, seconds, lambda hosts, lost: training_again(a_config(), hosts, "run", lost)
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "fate"),
+    [
+        (a_pod(), Fate.LIVES),
+        (a_pod(ready=False), Fate.LIVES),
+        (a_pod("second"), Fate.LOST),
+        (a_pod(deleting=True), Fate.LOST),
+        (a_pod(phase="Failed", deleting=True), Fate.LOST),
+        (a_pod(phase="Failed", conditions=DISRUPTED), Fate.LOST),
+        (a_pod(conditions=DISRUPTED), Fate.LOST),
+        (a_pod(phase="Failed", reason="NodeLost"), Fate.LOST),
+        (a_pod(phase="Failed", reason="Evicted", message="disk full"), Fate.ENDED),
+        (a_pod(phase="Failed"), Fate.ENDED),
+        (a_pod(phase="Succeeded"), Fate.ENDED),
+        (NotFound("gone"), Fate.LOST),
+        (Forbidden("the operator has narrowed the Role"), Fate.FORBIDDEN),
+        (Unavailable("away"), Fate.UNKNOWN),
+    ],
+)
+def test_a_pod_is_lost_when_it_did_not_fail_by_itself(answer: Any, fate: Fate) -> None:
+    """As the operator judges it."""
+    assert replacements(Answers(answer)).fate("job-worker-1")[0] is fate
+
+
+not_yet: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        NotFound("gone"),
+        Forbidden("not yet"),
+        Unavailable("away"),
+        ApiError("odd"),
+        a_pod(deleting=True),
+        a_pod("second", "Pending", ready=False),
+        a_pod("second", ready=False),
+        a_pod("second", deleting=True),
+        a_pod("second", "Failed"),
+        a_pod("second", podIP=None),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(not_yet, max_size=8))
+def test_whatever_comes_before_only_a_ready_pod_ends_the_wait(before: list[Any]) -> None:
+    """And the part goes to the pod that has none, under its new address."""
+    patch = pytest.MonkeyPatch()
+    with patch.context() as patched:
+        patched.setattr(worker_pods, "POLL_SECONDS", 0.0)
+        cluster = Answers(*before, a_pod("third"))
+
+        serve, *_ = replacements(cluster).await_all(WorkersLostError({"job-worker-1": "gone"}))
+
+    assert len(cluster.answers) == 1
+    assert isinstance(serve, Serve)
+    assert [(each.pod, each.ip) for each in serve.pullers] == [("job-worker-1", "10.0.0.77")]
+
+
+def test_a_worker_that_is_the_one_that_it_was_is_no_loss() -> None:
+    """What has failed would fail again: the training is not begun again for ever."""
+    lost = WorkersLostError({"job-worker-1": "pod job-worker-1 is not this job's any more"})
+
+    with pytest.raises(RunError, match="not this job's any more"):
+        replacements(Answers(a_pod())).await_all(lost)
+
+
+def test_a_part_that_did_not_arrive_is_brought_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker was lost meanwhile; the first one's part is still due, until it was delivered."""
+    monkeypatch.setattr(worker_pods, "POLL_SECONDS", 0.0)
+    found = replacements(Answers(a_pod("second"), a_pod("third")))
+    lost = WorkersLostError({"job-worker-1": "gone"})
+    found.await_all(lost)
+    found.delivered()
+
+    again = found.await_all(lost)
+
+    assert isinstance(again[0], Serve)
