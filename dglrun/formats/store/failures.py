@@ -29,7 +29,7 @@ _TOLD = (
         r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|RequestTimeout|SLOW_DOWN|SlowDown|THROTTLING"
         r"|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|HTTP (response code|status) 5\d\d|[Tt]imed? ?out|[Cc]onnection",
     ),
-    (StoreFailure.MISSING, r"NO_SUCH_KEY|NoSuchKey|HTTP (response code|status) 404"),
+    (StoreFailure.MISSING, r"NO_SUCH_KEY|NoSuchKey|RESOURCE_NOT_FOUND|HTTP (response code|status) 404"),
 )
 _SAID = {
     StoreFailure.NO_BUCKET: "expected a bucket, which must exist, found none",

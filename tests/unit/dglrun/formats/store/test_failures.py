@@ -24,7 +24,7 @@ CALL = "When getting information for key 'a' in bucket 'b': AWS Error"
         (FileNotFoundError("Path does not exist 'b/a'"), "MISSING"),
         (OSError(f"{CALL} UNKNOWN (HTTP status 507) during UploadPart operation: Unable"), "NO_SPACE"),
         (
-            OSError(f"{CALL} UNKNOWN: XAdminUserNotFound: No user exists with the access key ID."),
+            OSError(f"{CALL} UNKNOWN: No user exists with the provided access key ID."),
             "CREDENTIALS",
         ),
         (OSError(errno.ENOSPC, "No space left on device"), "NO_SPACE"),
