@@ -27,7 +27,8 @@ _TOLD = (
     (
         StoreFailure.AWAY,
         r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|RequestTimeout|SLOW_DOWN|SlowDown|THROTTLING"
-        r"|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|HTTP (response code|status) 5\d\d|[Tt]imed? ?out|[Cc]onnection",
+        r"|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|HTTP (response code|status) 5\d\d"
+        r"|[Tt]imed? ?out|[Cc]onnection",
     ),
     (StoreFailure.MISSING, r"NO_SUCH_KEY|NoSuchKey|RESOURCE_NOT_FOUND|HTTP (response code|status) 404"),
 )
