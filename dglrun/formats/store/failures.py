@@ -16,20 +16,21 @@ _TOLD = (
         r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH"
         r"|SignatureDoesNotMatch|EXPIRED_TOKEN|ExpiredToken|INVALID_CLIENT_TOKEN_ID|InvalidToken"
         r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|access key ID"
-        r"|HTTP response code 40[13]\b",
+        r"|HTTP (response code|status) 40[13]\b",
     ),
     (StoreFailure.CERTIFICATE, r"curlCode: (51|58|59|60|77|83)\b"),
     (
         StoreFailure.NO_SPACE,
-        r"QuotaExceeded|QUOTA_EXCEEDED|StorageFull|InsufficientStorage|HTTP response code 507"
+        r"QuotaExceeded|QUOTA_EXCEEDED|StorageFull|InsufficientStorage|HTTP (response code|status) 507"
         r"|[Nn]o space left|[Dd]isk quota exceeded",
     ),
     (
         StoreFailure.AWAY,
         r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|RequestTimeout|SLOW_DOWN|SlowDown|THROTTLING"
-        r"|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|HTTP response code 5\d\d|[Tt]imed? ?out|[Cc]onnection",
+        r"|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|HTTP (response code|status) 5\d\d"
+        r"|[Tt]imed? ?out|[Cc]onnection",
     ),
-    (StoreFailure.MISSING, r"NO_SUCH_KEY|NoSuchKey|RESOURCE_NOT_FOUND|HTTP response code 404"),
+    (StoreFailure.MISSING, r"NO_SUCH_KEY|NoSuchKey|RESOURCE_NOT_FOUND|HTTP (response code|status) 404"),
 )
 _SAID = {
     StoreFailure.NO_BUCKET: "expected a bucket, which must exist, found none",

@@ -22,6 +22,11 @@ CALL = "When getting information for key 'a' in bucket 'b': AWS Error"
         (OSError(f"{CALL} SIGNATURE_DOES_NOT_MATCH during ListObjectsV2 operation"), "CREDENTIALS"),
         (OSError(f"{CALL} NO_SUCH_BUCKET during CreateMultipartUpload operation"), "NO_BUCKET"),
         (FileNotFoundError("Path does not exist 'b/a'"), "MISSING"),
+        (OSError(f"{CALL} UNKNOWN (HTTP status 507) during UploadPart operation: Unable"), "NO_SPACE"),
+        (
+            OSError(f"{CALL} UNKNOWN: No user exists with the provided access key ID."),
+            "CREDENTIALS",
+        ),
         (OSError(errno.ENOSPC, "No space left on device"), "NO_SPACE"),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "NO_SPACE"),
         (OSError("something else"), "OTHER"),
