@@ -226,7 +226,6 @@ def test_repartition_makes_it_anew_under_the_same_fingerprint(pods: Pods) -> Non
     assert done.code == 0, done.output
     assert "partitions now" in done.output
     assert json.loads(path.read_text())["folder"] != before
-    assert train(pods).code == 0
 
 
 def test_a_fingerprint_of_another_input_is_refused_by_name(pods: Pods) -> None:
@@ -264,11 +263,11 @@ def test_a_damaged_partition_is_made_anew(pods: Pods) -> None:
     assert done.code == 0, done.output
     assert "it is not whole: " in done.output
     assert "partitions now" in done.output
-    assert train(pods).code == 0
+    assert lost.parent.parent.name not in manifests(pods)[0].read_text()
 
 
-def test_a_partitioner_that_is_killed_while_it_keeps_shows_nothing(pods: Pods) -> None:
-    """The next one finds no manifest, makes the partition, and its files are not mixed with the others."""
+def test_a_partitioner_that_ends_before_it_has_kept_shows_nothing(pods: Pods) -> None:
+    """The next one finds no manifest, and makes the partition."""
     root = str(__file__).split("/tests/unit/")[0]
     wait = "import os, time\nwhile not os.path.exists('../go'):\n    time.sleep(0.05)\n"
     script = pods.script(PARTITION.replace("{root!r}", repr(root)) + wait, "partition.py")
