@@ -285,6 +285,18 @@ def test_a_partitioner_that_ends_before_it_has_kept_shows_nothing(pods: Pods) ->
     assert len(manifests(pods)) == 1
 
 
+def test_what_is_made_while_its_input_changes_is_not_kept(pods: Pods) -> None:
+    """Later jobs would find it under a fingerprint of other input: exit code 65, and what has changed."""
+    done = partition(pods, script=PARTITION + "Path(sys.argv[0]).write_text('another')\n")
+
+    assert done.code == 65, done.output
+    assert (
+        "the input has changed while it was partitioned, so nothing is kept: partition script: "
+        in done.message
+    )
+    assert manifests(pods) == []
+
+
 def test_a_worker_without_the_volume_says_what_to_mount(pods: Pods) -> None:
     """One line with the folder; whether it sees the volume is found out and not assumed."""
     partition(pods)
