@@ -19,7 +19,7 @@ from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError, RunError
 from dglrun.formats.kept import input_files, reference
-from dglrun.formats.kept.fingerprint import PartitionInput
+from dglrun.formats.kept.fingerprint import PartitionInput, differences
 from dglrun.formats.kept.kept_partition import KeptFile, KeptPartition
 from dglrun.formats.kept.partition_store import PartitionStore
 from dglrun.formats.kept.reference import Reference
@@ -75,6 +75,7 @@ def keep(args: argparse.Namespace) -> int:
     store, wanted = PartitionStore(found.place, args.deadline), found.input
     partition = PartitionFiles.find(args.config, int(wanted.options["parts"]))
     files = {item.name: item.path for item in partition.all_files()}
+    require_unchanged(args, wanted)
     folder = store.new_folder()
     with elapsed.showing(f"dglrun: keeping the partition in {store}"):
         try:
@@ -86,6 +87,18 @@ def keep(args: argparse.Namespace) -> int:
     say_kept(store, kept, folder)
     reference.write(Reference(found.place, wanted, kept), args.reference)
     return exitcodes.OK
+
+
+def require_unchanged(args: argparse.Namespace, wanted: PartitionInput) -> None:
+    """Refuse to keep what was made while its input changed: later jobs would take it for that of either.
+
+    Raises:
+        DataError: it has changed since the look; says what.
+    """
+    now = PartitionInput(_source(args), wanted.options)
+    if now != wanted:
+        what = "the input has changed while it was partitioned, so nothing is kept"
+        raise DataError(f"{what}: {differences(wanted, now)}")
 
 
 def record(
@@ -132,6 +145,7 @@ def add_kept(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--deadline", type=above(0), required=True)
+    _add_source(parser)
 
 
 def _add_keep(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +158,9 @@ def _add_find(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--option", action="append", default=[], type=_option)
     parser.add_argument("--version-of", action="append", default=[])
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunked-graph")
     parser.add_argument("--script")
     parser.add_argument("--image", default="")
@@ -157,7 +174,7 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _input(args: argparse.Namespace) -> PartitionInput:
+def _source(args: argparse.Namespace) -> dict[str, str]:
     source: dict[str, str] = {}
     if args.script:
         source |= input_files.of_script(args.script, args.image)
@@ -165,7 +182,11 @@ def _input(args: argparse.Namespace) -> PartitionInput:
         source |= input_files.of_chunked_graph(args.chunked_graph)
     if args.assignment:
         source |= input_files.of_assignment(args.assignment)
-    return PartitionInput(source, {**dict(args.option), **_versions(args.version_of)})
+    return source
+
+
+def _input(args: argparse.Namespace) -> PartitionInput:
+    return PartitionInput(_source(args), {**dict(args.option), **_versions(args.version_of)})
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:

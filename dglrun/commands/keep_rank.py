@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dglrun.commands import elapsed, program
 from dglrun.commands.arguments import Parser, above
-from dglrun.commands.keep_partition import add_kept, record, say_kept
+from dglrun.commands.keep_partition import add_kept, record, require_unchanged, say_kept
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError, RunError
 from dglrun.formats.dgl import part_config
@@ -70,6 +70,7 @@ def _begun(args: argparse.Namespace) -> tuple[Reference, str]:
         found = reference.read(args.reference)
     except RunError as error:
         raise DataError(str(error)) from error
+    require_unchanged(args, found.input)
     return found, PartitionStore(found.place).new_folder()
 
 

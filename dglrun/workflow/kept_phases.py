@@ -121,20 +121,21 @@ def _of_balance(config: RunConfig) -> dict[str, str]:
 
 def _look(config: RunConfig) -> Argv:
     chosen = [word for name, value in options(config).items() for word in ("--option", f"{name}={value}")]
-    # A script that writes chunks is what they are made of: they are not there yet.
-    source: Argv
-    if config.partition_entry_point:
-        source = ("--script", config.partition_entry_point, "--image", config.context.image)
-    else:
-        source = ("--chunked-graph", config.chunked_graph or "")
-    brought = ("--assignment", config.partition_assignment) if config.partition_assignment else ()
     return (
         *(*_module(config, "keep_partition"), "find", "--partitions", config.partitions or ""),
         *("--reference", reference(config), "--deadline", f"{config.start_timeout:g}"),
-        *(*source, *brought, *chosen),
+        *(*_source(config), *chosen),
         *(word for name in _versions(config) for word in ("--version-of", name)),
         *(["--again"] if config.repartition else []),
     )
+
+
+def _source(config: RunConfig) -> Argv:
+    """What it is made of; a script that writes chunks stands for them, as they are not there yet."""
+    brought = ("--assignment", config.partition_assignment) if config.partition_assignment else ()
+    if config.partition_entry_point:
+        return ("--script", config.partition_entry_point, "--image", config.context.image, *brought)
+    return ("--chunked-graph", config.chunked_graph or "", *brought)
 
 
 def _versions(config: RunConfig) -> Argv:
@@ -148,6 +149,7 @@ def _keep_flags(config: RunConfig, partition: str, quality: str) -> Argv:
     return (
         *("--reference", reference(config), "--deadline", f"{config.start_timeout:g}"),
         *("--config", partition, "--quality", quality),
+        *_source(config),
         *(["--again"] if config.repartition else []),
     )
 

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from dglrun.contract import exitcodes
 from dglrun.contract.hostfile import Host
 from dglrun.errors import RunError
+from dglrun.formats.kept import reference
+from dglrun.formats.kept.fingerprint import PartitionInput
+from dglrun.formats.kept.kept_partition import KeptFile, KeptPartition
+from dglrun.formats.kept.reference import Reference
 from dglrun.kube.errors import Unavailable
 from dglrun.transfer.copy import RECEIVE
 from dglrun.transfer.streams import Stream, Streams
@@ -18,13 +23,17 @@ from dglrun.workflow.executor import Executor
 from dglrun.workflow.progress import Reporter
 from dglrun.workflow.steps import (
     AwaitContainer,
+    CheckKept,
     CheckPartition,
     Cleanup,
     Collect,
+    IfKept,
     InParallel,
     MeasureQuality,
     PlanPhase,
     ReadQuality,
+    ReadReference,
+    ReportKept,
     Run,
     Send,
     StartAgents,
@@ -359,3 +368,64 @@ def test_steps_in_parallel_may_all_be_performed(tmp_path: Path, capfd: pytest.Ca
 
     assert (tmp_path / "good/workload/part2").is_dir()
     assert "no container 1" in capfd.readouterr().out
+
+
+def a_reference(path: Path, is_kept: bool) -> str:
+    """What a look into a store has written."""
+    wanted = PartitionInput({}, {"parts": "2"})
+    files = {"g.json": KeptFile(1, "0" * 64)}
+    quality = {"edgeCut": "12.5%"}
+    kept = KeptPartition(
+        wanted.fingerprint, f"w-{0:016}", "g.json", 2, files, wanted, "2026", "ns/job", "0.2.0", quality
+    )
+    reference.write(Reference("/kept", wanted, kept if is_kept else None), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_one_side_is_performed_by_what_the_store_had(tmp_path: Path, is_kept: bool) -> None:
+    """The other one leaves no trace; a quality that was kept is reported as one that is measured."""
+    path, api = a_reference(tmp_path / "g.kept.json", is_kept), ConfigMaps()
+    sides = [WriteText(str(tmp_path / side), "") for side in ("missing", "kept")]
+
+    perform(IfKept(path, missing=(sides[0],), kept=(sides[1], ReportKept(path))), api=api)
+
+    assert [(tmp_path / side).exists() for side in ("missing", "kept")] == [not is_kept, is_kept]
+    assert ("12.5%" in str(api.written)) == is_kept
+
+
+def test_a_reference_is_read_from_a_worker_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
+    """And written here whole."""
+    there, here = a_reference(tmp_path / "there.json", True), tmp_path / "here/g.kept.json"
+    shell = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; cat {there}"
+
+    perform(ReadReference("job-worker-0", str(here), ("sh", "-c", shell), 60.0))
+
+    assert reference.read(here) == reference.read(Path(there))
+
+
+def test_a_reference_that_does_not_come_is_named_after_the_deadline(tmp_path: Path) -> None:
+    """With the pod, the file and what was said."""
+    path = str(tmp_path / "g.kept.json")
+
+    with pytest.raises(
+        RunError, match=r"job-worker-0: .*g\.kept\.json could not be read for 0\.1 s: no"
+    ) as late:
+        perform(ReadReference("job-worker-0", path, ("sh", "-c", "echo no >&2; exit 1"), 0.1))
+
+    assert late.value.code == exitcodes.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("is_kept", "parts", "words"), [(False, 2, "expected a partition in"), (True, 3, "expected 3 parts in")]
+)
+def test_a_reference_to_no_such_partition_is_refused(
+    tmp_path: Path, is_kept: bool, parts: int, words: str
+) -> None:
+    """Before any worker is asked to fetch."""
+    path = a_reference(tmp_path / "g.kept.json", is_kept)
+
+    with pytest.raises(RunError, match=words) as refused:
+        perform(CheckKept(path, parts))
+
+    assert refused.value.code == exitcodes.DATA
