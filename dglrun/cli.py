@@ -265,7 +265,9 @@ def _add_graph_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--partition-entry-point", metavar="FILE", help="partition script")
     group.add_argument(
-        "--chunked-graph", metavar="DIR", help="chunked graph to partition instead of a script"
+        "--chunked-graph",
+        metavar="DIR",
+        help="chunked graph to partition instead of a script: folder, or s3://bucket/prefix",
     )
     group.add_argument("--balance-train", action="store_true", default=None, help="balance training nodes")
     group.add_argument("--balance-edges", action="store_true", default=None, help="balance edges")
@@ -358,6 +360,12 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
         "--checkpoint-bandwidth",
         metavar="MB/S",
         help="at most so much of each worker's network for checkpoints (default: 50)",
+    )
+    group.add_argument(
+        "--output",
+        dest="output_uri",
+        metavar="URI",
+        help="where the output goes in the end: s3://bucket/prefix, or a folder",
     )
     group.add_argument(
         "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 900)"

@@ -17,7 +17,7 @@ import numpy as np
 import torch as th
 
 from dglrun.arrays import BFLOAT16, Array, dtype_name
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.dispatch import earlier_parts, graphbolt, write_part_config
@@ -199,7 +199,7 @@ def _name_backend(config: Path) -> None:
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = Parser("dglrun.commands.dgl_api", description="Internal: DGL's own partition_graph.")
-    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--in-dir", type=flags.folder, required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
     parser.add_argument("--num-parts", type=int, required=True)
     parser.add_argument("--method", choices=DGL_METHODS, required=True)

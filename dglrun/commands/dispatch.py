@@ -14,6 +14,7 @@ from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, pipeline, source
 from dglrun.errors import DataError
 from dglrun.formats import writable
+from dglrun.formats.chunked import input_file
 from dglrun.formats.dgl import graphs
 from dglrun.mpi import mpirun
 from dglrun.mpi.collectives import (
@@ -162,7 +163,7 @@ def _complain(text: str) -> None:
 
 def _options(args: argparse.Namespace) -> source.Options:
     return source.Options(
-        in_dir=args.in_dir.absolute(),
+        in_dir=input_file.absolute(args.in_dir),
         partitions_dir=args.partitions_dir.absolute(),
         out_dir=args.out_dir.absolute(),
         metadata_filename=args.metadata_filename,
@@ -194,7 +195,7 @@ def _start(args: argparse.Namespace) -> int:
 def _flags(args: argparse.Namespace) -> list[str]:
     """The flags of one rank as a command line."""
     named = {
-        "--in-dir": args.in_dir.absolute(),
+        "--in-dir": input_file.absolute(args.in_dir),
         "--partitions-dir": args.partitions_dir.absolute(),
         "--out-dir": args.out_dir.absolute(),
         "--metadata-filename": args.metadata_filename,

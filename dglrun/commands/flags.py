@@ -4,6 +4,9 @@ import argparse
 from pathlib import Path
 
 from dglrun.commands.arguments import above
+from dglrun.errors import DataError
+from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import FILENAME
 
 _DAY = 86400.0
@@ -12,9 +15,21 @@ _DAY = 86400.0
 def add_chunked_graph(parser: argparse.ArgumentParser) -> None:
     """The folder of the chunked graph that a command reads, and its metadata file."""
     parser.add_argument(
-        "--in-dir", type=Path, required=True, metavar="DIR", help="folder of the chunked graph"
+        "--in-dir",
+        type=folder,
+        required=True,
+        metavar="DIR",
+        help="folder of the chunked graph, or s3://bucket/prefix",
     )
     add_metadata_filename(parser)
+
+
+def folder(text: str) -> File:
+    """The type of a flag that takes a folder or a URI."""
+    try:
+        return input_file.named(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_metadata_filename(parser: argparse.ArgumentParser) -> None:

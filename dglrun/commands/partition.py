@@ -24,7 +24,7 @@ from dglrun.contract.names import Mode
 from dglrun.formats import assignment, output_folder, writable
 from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.assignment_shares import assignment_file
-from dglrun.formats.chunked import check
+from dglrun.formats.chunked import check, input_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
 from dglrun.partitioning import (
@@ -317,7 +317,7 @@ def _remote(args: argparse.Namespace) -> mpirun.Remote | None:
 
 def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
     flags = {
-        "--in-dir": args.in_dir.absolute(),
+        "--in-dir": input_file.absolute(args.in_dir),
         "--metadata-filename": args.metadata_filename,
         "--out-dir": args.out_dir.absolute(),
         "--backend": backend,

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser, above, whole
 from dglrun.formats import assignment
 from dglrun.mpi.collectives import MpiRanks
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser("dglrun.commands.partition_rank", description="Internal: one rank of dglrun partition.")
-    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--in-dir", type=flags.folder, required=True)
     parser.add_argument("--metadata-filename", required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
     parser.add_argument("--backend", choices=tuple(rank_main.LIBRARIES), required=True)

@@ -1,20 +1,20 @@
 """`python -m dglrun.commands.validate_input`: is the chunked graph there, whole, and the one meant?"""
 
 import sys
-from pathlib import Path
 
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 
 
 def main(argv: list[str]) -> int:
-    """Examine; 0, or 65 with one line that says what is wrong."""
+    """Examine; 0, or the code of what is wrong, with one line that says it."""
     parser = Parser("dglrun.commands.validate_input", description="Internal: check a chunked graph.")
-    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--in-dir", type=flags.folder, required=True)
     parser.add_argument("--graph-name", required=True)
     args = parser.read(argv)
     try:
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
             check.check_features(graph)
     except DataError as error:
         print(f"dglrun: {error}", file=sys.stderr)
-        return exitcodes.DATA
+        return error.exit_code
     print(
         f"{args.in_dir}: {graph.name}: {sum(graph.num_nodes)} nodes of {len(graph.ntypes)} types,"
         f" {sum(graph.num_edges)} edges of {len(graph.etypes)} types",
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     return exitcodes.OK
 
 
-def require_name(graph: ChunkedGraph, path: Path, wanted: str) -> None:
+def require_name(graph: ChunkedGraph, path: File, wanted: str) -> None:
     """Compare the graph's name with --graph-name: the partition's JSON is called by it.
 
     Raises:

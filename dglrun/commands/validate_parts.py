@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         if ranks.rank == 0:
             print(f"dglrun: {error}", file=sys.stderr, flush=True)
         ranks.gather("the message is out")
-        return exitcodes.DATA
+        return error.exit_code
     return exitcodes.OK
 
 
@@ -130,7 +130,7 @@ def _add(counts: list[tuple[Any, Any, Any]], folder: PartitionFolder) -> Quality
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = Parser("dglrun.commands.validate_parts", description="Internal: check the part of this worker.")
     parser.add_argument("part_config", type=Path)
-    parser.add_argument("--in-dir", type=Path, required=True)
+    parser.add_argument("--in-dir", type=flags.folder, required=True)
     parser.add_argument("--partitions-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)

@@ -23,7 +23,12 @@ _SHOWN = 20
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `verify`."""
     parser.add_argument("part_config", type=Path, metavar="PART_CONFIG", help="the partition's JSON")
-    parser.add_argument("--in-dir", type=Path, metavar="DIR", help="the chunked graph that it was made of")
+    parser.add_argument(
+        "--in-dir",
+        type=flags.folder,
+        metavar="DIR",
+        help="the chunked graph that it was made of: folder, or s3://bucket/prefix",
+    )
     flags.add_metadata_filename(parser)
     parser.add_argument(
         "--partitions-dir", type=Path, metavar="DIR", help="the assignment that it was made by"

@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.output_folder import HIDDEN
 
 _PREFIX = f"{HIDDEN}dispatch-"
 _STATE = "state.json"
 
 
-def fingerprint(options: dict[str, Any], files: Iterable[Path]) -> str:
+def fingerprint(options: dict[str, Any], files: Iterable[File]) -> str:
     """A hash of the options and of path, size and modification time of every input file."""
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     for path in files:
-        stat = path.stat()
-        digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        stat = input_file.stat(path)
+        digest.update(f"{path}\0{stat.size}\0{stat.mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

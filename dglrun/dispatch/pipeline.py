@@ -24,7 +24,7 @@ from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
-from dglrun.mpi import shared_folder
+from dglrun.mpi import read_from_storage, shared_folder
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 from dglrun.mpi.shared_folder import Members
 
@@ -54,6 +54,8 @@ def dispatch(options: Options, ranks: Ranks, say: Callable[[str], None]) -> None
     with shared_folder.locked(ranks, options.out_dir) as members:
         saved = load_checkpoint(options.out_dir, ranks.rank, stamp)
         Dispatch(options, source, nodes, saved, ranks, members, say).run()
+    if told := read_from_storage.line(ranks):
+        say(told)
     say(f"done in {time.monotonic() - started:.1f} s")
 
 

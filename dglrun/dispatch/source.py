@@ -8,6 +8,7 @@ from dglrun.dispatch import node_map, write_part_config
 from dglrun.errors import DataError
 from dglrun.formats.assignment import AssignmentMeta, load_meta
 from dglrun.formats.chunked import read
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
@@ -21,7 +22,7 @@ class Options:
     """What the command line says.
 
     Attributes:
-        in_dir: Folder of the chunked graph.
+        in_dir: Folder of the chunked graph, or its place on object storage.
         partitions_dir: Folder of the assignment.
         out_dir: Folder of the result.
         metadata_filename: Name of metadata.json in `in_dir`.
@@ -33,7 +34,7 @@ class Options:
         table_bytes: Node tables up to this size are kept whole on every rank.
     """
 
-    in_dir: Path
+    in_dir: File
     partitions_dir: Path
     out_dir: Path
     metadata_filename: str = "metadata.json"
@@ -78,6 +79,8 @@ def load_source(options: Options, ranks: Ranks) -> Source:
 
 def _refuse_overwriting(options: Options, graph: ChunkedGraph) -> None:
     """The parts' description must not take the place of the graph's own."""
+    if not isinstance(options.in_dir, Path):
+        return
     source = (options.in_dir / options.metadata_filename).resolve()
     for name in write_part_config.filenames(graph.name):
         if (options.out_dir / name).resolve() == source:

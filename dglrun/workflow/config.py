@@ -119,6 +119,7 @@ class RunConfig(BaseModel):
     checkpoints: str | None = None
     checkpoint_interval: Annotated[float, Field(ge=1)] = 15.0
     checkpoint_bandwidth: Annotated[float, Field(gt=0)] = 50.0
+    output_uri: str | None = None
     verify: Literal["auto", "always", "never"] = "auto"
     start_timeout: Annotated[float, Field(gt=0)] = 900.0
     lease: Annotated[float, Field(ge=3)] = 30.0
@@ -272,6 +273,11 @@ def _source_of_parts(config: RunConfig) -> str:
 
 def _contradictions(config: RunConfig) -> list[str]:
     context, problems = config.context, []
+    if config.output_uri and not (config.output_uri.startswith("/") or "://" in config.output_uri):
+        problems.append(
+            "--output: expected an absolute path or a URI such as s3://bucket/prefix,"
+            f" got {config.output_uri!r}"
+        )
     if not config.is_skip and context.workers and config.num_partitions not in (None, context.workers):
         problems.append(
             f"--num-partitions is {config.num_partitions}, but the job has {context.workers} workers"

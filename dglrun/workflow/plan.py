@@ -136,7 +136,7 @@ def _skip(config: RunConfig) -> PlanPhase:
     run = Run(argv, environ, folders=(config.output, _checkpoint_folder(config, 0)))
     here = Host("127.0.0.1", names.DGL_PORT, pod)
     steps: tuple[Step, ...] = (_keep(config, (here,)), run) if config.checkpoints else (run,)
-    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps)
+    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps, _upload(config))
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host]) -> tuple[Step, ...]:
@@ -313,7 +313,17 @@ def _collects(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step,
     return (
         ReportStage(report.STAGE_COLLECTING, "bring the output here"),
         InParallel(tuple(collects), COPIES, ends_all=False),
+        *_upload(config),
     )
+
+
+def _upload(config: RunConfig) -> tuple[Run, ...]:
+    """The output folder goes on to where the user keeps it, if that is said."""
+    if not config.output_uri:
+        return ()
+    argv = (config.python, "-m", "dglrun.commands.upload_output")
+    ends = ("--folder", config.output, "--to", config.output_uri)
+    return (Run((*argv, *ends), title="uploading the output"),)
 
 
 def _collect(config: RunConfig, host: Host, folder: str, marker: str) -> Collect:

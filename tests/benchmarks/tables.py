@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dglrun.formats.chunked import read
+from dglrun.formats.chunked import input_file, read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from tests.benchmarks import (
     agents,
@@ -162,7 +162,7 @@ def readers() -> Iterator[Cells]:
     for layout in ("csv", "parquet", "numpy"):
         with graph("M", "--format", layout, "--files", "1") as source:
             (spec,) = ChunkedGraph.load(source).edges.values()
-            size = sum(path.stat().st_size for path in spec.paths)
+            size = sum(input_file.stat(path).size for path in spec.paths)
             began = time.monotonic()
             (rows,) = read.row_counts(spec)
             counted = time.monotonic()

@@ -145,6 +145,11 @@ MODULE = {
             "github.com/cloudnativelabs/kube-router",
             (("kube-router", "github.com/cloudnativelabs/kube-router/cmd/kube-router"),),
         ),
+        Module(
+            "versitygw",
+            "github.com/versity/versitygw",
+            (("versitygw", "github.com/versity/versitygw/cmd/versitygw"),),
+        ),
     )
 }
 
@@ -156,6 +161,9 @@ NODE = ("etcd", "containerd", "coredns", "kubernetes")
 
 POLICIES = ("kube-router",)
 """What enforces NetworkPolicies on it, when it is asked to."""
+
+STORAGE = ("versitygw",)
+"""What serves S3 to the tests of object storage."""
 
 CONTROL_PLANE = "DGL_OPERATOR_CONTROL_PLANE"
 """Environment variable: the older minor of Kubernetes of which API server and controller manager are."""

@@ -4,7 +4,6 @@ A line is a row: a blank line is a bad row, not skipped, as the row number is th
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -14,6 +13,8 @@ import pyarrow.csv as pacsv
 
 from dglrun.arrays import Array
 from dglrun.errors import DataError
+from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import FileSpec
 
@@ -24,10 +25,10 @@ SCAN = 1 << 18
 NEWLINE = 10
 
 
-def count(path: Path) -> RowIndex:
+def count(path: File) -> RowIndex:
     """Count the rows by line ends, keeping the count before every STEP bytes."""
     before, lines, last = [], 0, NEWLINE
-    with path.open("rb") as file:
+    with input_file.open_binary(path, input_file.WHOLE) as file:
         while step := file.read(STEP):
             before.append(lines)
             data = np.frombuffer(step, np.uint8)
@@ -85,7 +86,7 @@ def blocks(
 
 def _texts(index: RowIndex, start: int, stop: int, block_rows: int) -> Iterator[bytes]:
     """The bytes of the rows in pieces of whole lines, about `block_rows` lines each."""
-    with index.path.open("rb") as file:
+    with input_file.open_binary(index.path) as file:
         here, end = offset(file, index, start), offset(file, index, stop)
         if stop <= start:
             return
@@ -101,7 +102,7 @@ def _texts(index: RowIndex, start: int, stop: int, block_rows: int) -> Iterator[
             rest = piece[cut:]
 
 
-def parse(text: bytes, path: Path, row: int, delimiter: str, types: tuple[str, ...]) -> list[Array]:
+def parse(text: bytes, path: File, row: int, delimiter: str, types: tuple[str, ...]) -> list[Array]:
     """Parse whole lines into one array for each column.
 
     Args:
@@ -132,7 +133,7 @@ def parse(text: bytes, path: Path, row: int, delimiter: str, types: tuple[str, .
     return [column.to_numpy() for column in table.columns]
 
 
-def _bad_line(text: bytes, path: Path, row: int, delimiter: str, types: tuple[str, ...]) -> DataError:
+def _bad_line(text: bytes, path: File, row: int, delimiter: str, types: tuple[str, ...]) -> DataError:
     wanted = f"{len(types)} {'integers' if types[0] == 'int64' else 'numbers'}"
     if len(types) > 1:
         wanted += f" with {delimiter!r} between them"
@@ -161,20 +162,20 @@ def _is_number(text: bytes, kind: str) -> bool:
     return True
 
 
-def leading_integers(path: Path, columns: int, delimiter: str = " ") -> tuple[str, ...]:
+def leading_integers(path: File, columns: int, delimiter: str = " ") -> tuple[str, ...]:
     """Types of rows that begin with integers; what follows them in the first line is left as text."""
-    with path.open("rb") as file:
+    with input_file.open_binary(path, input_file.HEAD) as file:
         fields = file.readline().rstrip(b"\r\n").split(delimiter.encode())
     return ("int64",) * columns + ("string",) * (len(fields) - columns)
 
 
-def first_types(path: Path, spec: FileSpec) -> tuple[str, ...] | None:
+def first_types(path: File, spec: FileSpec) -> tuple[str, ...] | None:
     """Arrow types of the columns as the first line shows them; None: the file has no line.
 
     With `spec.dtype` every column has that type; else all are int64 if every value of the first line is
     an integer, and float32 if not (features of mixed columns become one array).
     """
-    with path.open("rb") as file:
+    with input_file.open_binary(path, input_file.HEAD) as file:
         line = file.readline()
     if not line:
         return None

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dglrun.errors import DataError
-from dglrun.formats.chunked import names, read
+from dglrun.formats.chunked import input_file, names, read
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, FileSpec
 
 FILENAME = "metadata.json"
@@ -63,7 +64,7 @@ class ChunkedGraph:
             object.__setattr__(self, "edges_per_chunk", tuple((count,) for count in self.num_edges))
 
     @staticmethod
-    def load(folder: str | Path, metadata_filename: str = FILENAME) -> "ChunkedGraph":
+    def load(folder: str | File, metadata_filename: str = FILENAME) -> "ChunkedGraph":
         """Read and check `folder/metadata_filename`; the files it names must exist.
 
         Edge counts are taken from the edge files where the metadata has none (DGL before 2.4 wrote
@@ -73,7 +74,8 @@ class ChunkedGraph:
             DataError: the file is missing, is not JSON, lacks a key, counts in two ways that disagree,
                 uses a name that DGL cannot load, or names a file that does not exist.
         """
-        return _Reader(Path(folder).absolute() / metadata_filename).graph()
+        found = input_file.named(folder) if isinstance(folder, str) else folder
+        return _Reader(input_file.absolute(found) / metadata_filename).graph()
 
     def node_count(self, ntype: str) -> int:
         """Number of nodes of a type."""
@@ -156,16 +158,18 @@ def _spec_json(spec: FileSpec, folder: Path) -> dict[str, Any]:
     return {"format": layout, "data": [_relative(path, folder) for path in spec.paths]}
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+def _relative(path: File, folder: Path) -> str:
+    is_inside = isinstance(path, Path) and path.is_relative_to(folder)
+    return str(path.relative_to(folder)) if isinstance(path, Path) and is_inside else str(path)
 
 
 class _Reader:
     """One metadata.json on its way to a ChunkedGraph; every refusal names the file and the key."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: File) -> None:
         self.path = path
         self.raw = self._object(_parse(path), "the file")
+        input_file.list_folder(path.parent)
 
     def graph(self) -> ChunkedGraph:
         ntypes = self._strings("node_type")
@@ -267,11 +271,11 @@ class _Reader:
             raise self._error(f"{where}/format: expected a delimiter of one character, got {delimiter!r}")
         return str(delimiter)
 
-    def _file(self, entry: object, where: str) -> Path:
+    def _file(self, entry: object, where: str) -> File:
         if not isinstance(entry, str) or not entry:
             raise self._error(f"{where}/data: expected paths, got {entry!r}")
-        path = self.path.parent / entry
-        if not path.is_file():
+        path = input_file.beside(self.path.parent, entry)
+        if not input_file.exists(path):
             raise self._error(f"{where}/data: {path} does not exist or is not a file")
         return path
 
@@ -304,11 +308,10 @@ class _Reader:
         return DataError(f"{self.path}: {text}")
 
 
-def _parse(path: Path) -> object:
+def _parse(path: File) -> object:
+    data = input_file.read_bytes(path)
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        return json.loads(data)
     except ValueError as error:
         raise DataError(f"{path}: is not JSON: {error}") from None
 

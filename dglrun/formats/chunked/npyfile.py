@@ -12,7 +12,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dglrun.arrays import Array
-from dglrun.errors import DataError
+from dglrun.errors import DataError, StoreError
+from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked.input_file import File
 
 
 @dataclass(frozen=True)
@@ -25,29 +27,31 @@ class Header:
     offset: int
 
 
-def header(path: Path) -> Header:
+def header(path: File) -> Header:
     """Read the header; the file must hold all the rows that it announces.
 
     Raises:
         DataError: no numpy file, Python objects inside, no dimension, or cut short.
     """
-    with path.open("rb") as file:
+    with input_file.open_binary(path, input_file.HEAD) as file:
         try:
             version = npy.read_magic(file)  # type: ignore[no-untyped-call]
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = read(file)  # type: ignore[no-untyped-call]
+        except StoreError:
+            raise
         except ValueError as error:
             raise DataError(f"{path}: is not a file of numpy.save: {error}") from None
         found = Header(shape, fortran and len(shape) > 1, dtype, file.tell())
     if dtype.hasobject or not shape:
         raise DataError(f"{path}: expected an array of numbers with rows, got {dtype} of shape {shape}")
     wanted = found.offset + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if path.stat().st_size < wanted:
-        raise DataError(f"{path}: is cut short: {path.stat().st_size} bytes, the header says {wanted}")
+    if (size := input_file.stat(path).size) < wanted:
+        raise DataError(f"{path}: is cut short: {size} bytes, the header says {wanted}")
     return found
 
 
-def blocks(path: Path, start: int, stop: int, block_rows: int) -> Iterator[Array]:
+def blocks(path: File, start: int, stop: int, block_rows: int) -> Iterator[Array]:
     """Rows start..stop in arrays of at most `block_rows` rows.
 
     Yields:
@@ -62,14 +66,13 @@ def blocks(path: Path, start: int, stop: int, block_rows: int) -> Iterator[Array
         yield np.ascontiguousarray(rows, head.dtype.newbyteorder("="))
 
 
-def _rows(path: Path, head: Header, start: int, stop: int) -> Array:
+def _rows(path: File, head: Header, start: int, stop: int) -> Array:
     if head.fortran:
-        return np.load(path, mmap_mode="r")[start:stop]  # type: ignore[no-any-return]
+        return input_file.fortran_rows(path, head.dtype, head.shape, head.offset, start, stop)
     tail = head.shape[1:]
     width = int(np.prod(tail, dtype=np.int64))
-    flat = np.fromfile(
-        path, head.dtype, (stop - start) * width, offset=head.offset + start * width * head.dtype.itemsize
-    )
+    offset = head.offset + start * width * head.dtype.itemsize
+    flat = input_file.values(path, head.dtype, (stop - start) * width, offset)
     return flat.reshape(stop - start, *tail)
 
 

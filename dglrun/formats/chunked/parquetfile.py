@@ -6,7 +6,7 @@ the columns side by side in two dimensions.
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 
 from dglrun.arrays import Array
 from dglrun.errors import DataError
+from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked.input_file import File
+from dglrun.formats.store import Place
 
 BUFFER = 1 << 20
 """Bytes of a column chunk that are held at once; without it a whole one, whatever rows are asked for."""
@@ -23,28 +26,36 @@ BUFFERS = 32 << 20
 """Bytes of all columns' buffers together."""
 
 
-def open_file(path: Path) -> Any:
+def open_file(path: File) -> Any:
     """Open a parquet file; `Any` as pyarrow has no types.
 
     Raises:
         DataError: it is no parquet file.
     """
     try:
-        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
+        known = _footer(path) if isinstance(path, Place) else None
+        source = input_file.open_for_arrow(path)
+        file = pq.ParquetFile(source, metadata=known, pre_buffer=False, buffer_size=BUFFER)
         if (wide := file.metadata.num_columns) > BUFFERS // BUFFER:
             small = max(BUFFERS // wide, 1 << 12)
-            return pq.ParquetFile(path, metadata=file.metadata, pre_buffer=False, buffer_size=small)
+            return pq.ParquetFile(source, metadata=file.metadata, pre_buffer=False, buffer_size=small)
         return file
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: is not a parquet file: {error}") from None
 
 
-def count(path: Path) -> int:
+@lru_cache(maxsize=4096)
+def _footer(path: Place) -> Any:
+    """The metadata of an object, for which its end is read once."""
+    return pq.read_metadata(input_file.open_for_arrow(path))
+
+
+def count(path: File) -> int:
     """Number of rows, by the footer."""
     return int(open_file(path).metadata.num_rows)
 
 
-def columns(path: Path, start: int, stop: int, block_rows: int) -> Iterator[list[Any]]:
+def columns(path: File, start: int, stop: int, block_rows: int) -> Iterator[list[Any]]:
     """Rows start..stop as lists of pyarrow arrays, at most `block_rows` rows at a time.
 
     Only the row groups that hold these rows are read, one batch at a time.
@@ -68,7 +79,7 @@ def columns(path: Path, start: int, stop: int, block_rows: int) -> Iterator[list
             return
 
 
-def _batches(path: Path, file: Any, block_rows: int, groups: list[int]) -> Iterator[Any]:
+def _batches(path: File, file: Any, block_rows: int, groups: list[int]) -> Iterator[Any]:
     try:
         yield from file.iter_batches(block_rows, row_groups=groups, use_threads=False)
     except (pa.ArrowException, OSError) as error:
@@ -84,14 +95,14 @@ def _groups(file: Any, start: int, stop: int) -> tuple[list[int], int]:
     return list(range(first, last + 1)), int(ends[first]) - sizes[first]
 
 
-def _refuse_nulls(path: Path, row: int, batch: Any) -> None:
+def _refuse_nulls(path: File, row: int, batch: Any) -> None:
     for column in batch.columns:
         if column.null_count:
             at = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise DataError(f"{path}: row {at} has no value")
 
 
-def integer_columns(path: Path, wanted: int) -> None:
+def integer_columns(path: File, wanted: int) -> None:
     """Refuse a file that has not exactly `wanted` integer columns.
 
     Raises:
@@ -103,7 +114,7 @@ def integer_columns(path: Path, wanted: int) -> None:
         raise DataError(f"{path}: expected {wanted} integer columns, got {kinds}")
 
 
-def feature_layout(path: Path) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def feature_layout(path: File) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Dtype of the values and shape of one row; None for lists without a row or `shape`: no length is told.
 
     Raises:
@@ -126,7 +137,7 @@ def feature_layout(path: Path) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     return dtype, tail
 
 
-def _row(path: Path, file: Any, schema: Any) -> tuple[int, np.dtype[Any]]:
+def _row(path: File, file: Any, schema: Any) -> tuple[int, np.dtype[Any]]:
     """Number of values in a row, and their common dtype."""
     if len(schema) == 1 and _is_list(schema.types[0]):
         return _list_width(file, schema.types[0]), _numpy_type(path, schema.types[0].value_type)
@@ -150,7 +161,7 @@ def _list_width(file: Any, kind: Any) -> int:
     return 0
 
 
-def _numpy_type(path: Path, kind: Any) -> np.dtype[Any]:
+def _numpy_type(path: File, kind: Any) -> np.dtype[Any]:
     """Pyarrow's own translation needs pandas, which dglrun does without."""
     floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
@@ -158,7 +169,7 @@ def _numpy_type(path: Path, kind: Any) -> np.dtype[Any]:
     return np.dtype(floats.get(str(kind), str(kind)))
 
 
-def _shape(path: Path, text: str) -> tuple[int, ...]:
+def _shape(path: File, text: str) -> tuple[int, ...]:
     try:
         found = json.loads(text.strip().replace("(", "[").replace(",)", "]").replace(")", "]"))
         return tuple(int(size) for size in found)
@@ -166,7 +177,7 @@ def _shape(path: Path, text: str) -> tuple[int, ...]:
         raise DataError(f"{path}: schema metadata shape: expected '(rows, ...)', got {text!r}") from None
 
 
-def matrix(path: Path, row: int, found: list[Any], dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
+def matrix(path: File, row: int, found: list[Any], dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
     """Columns of one block as one array.
 
     Args:
@@ -191,7 +202,7 @@ def matrix(path: Path, row: int, found: list[Any], dtype: np.dtype[Any], tail: t
     return out.reshape(rows, *tail)
 
 
-def _vectors(path: Path, row: int, column: Any, dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
+def _vectors(path: File, row: int, column: Any, dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
     rows, width = len(column), int(np.prod(tail, dtype=np.int64))
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
     if (lengths != width).any():

@@ -6,14 +6,14 @@ source and destination (numpy: shape (n, 2)); feature files hold one row for eac
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dglrun.arrays import BFLOAT16, Array, Ints, dtype_name, dtype_of
 from dglrun.errors import DataError
-from dglrun.formats.chunked import csvfile, npyfile, parquetfile
+from dglrun.formats.chunked import csvfile, input_file, npyfile, parquetfile
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, NUMPY, FileSpec
 
@@ -28,7 +28,7 @@ class FeatureInfo(NamedTuple):
     tail: tuple[int, ...]
 
 
-def index_file(path: Path, spec: FileSpec) -> RowIndex:
+def index_file(path: File, spec: FileSpec) -> RowIndex:
     """Count a file's rows: numpy and parquet by header or footer, csv by reading it through once.
 
     A file of 0 bytes has no rows, whatever its format. The result is remembered until the file changes.
@@ -36,15 +36,12 @@ def index_file(path: Path, spec: FileSpec) -> RowIndex:
     Raises:
         DataError: the file is missing or not of the format that the metadata names.
     """
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    return _index(path, spec.format, stat.st_size, stat.st_mtime_ns)
+    stat = input_file.stat(path)
+    return _index(path, spec.format, stat.size, stat.mtime_ns)
 
 
 @lru_cache(maxsize=65536)
-def _index(path: Path, layout: str, size: int, _mtime: int) -> RowIndex:
+def _index(path: File, layout: str, size: int, _mtime: int) -> RowIndex:
     if size == 0:
         return RowIndex(path, 0)
     if layout == CSV:
@@ -181,7 +178,7 @@ def _edge_rows(
             yield src.to_numpy().astype(np.int64, copy=False), dst.to_numpy().astype(np.int64, copy=False)
 
 
-def _check_pairs(path: Path) -> None:
+def _check_pairs(path: File) -> None:
     head = npyfile.header(path)
     if len(head.shape) != 2 or head.shape[1] != 2 or head.dtype.kind not in "iu":
         raise DataError(
@@ -189,7 +186,7 @@ def _check_pairs(path: Path) -> None:
         )
 
 
-def _check_ids(path: Path, spec: FileSpec, row: int, ids: Ints, limit: int, what: str) -> None:
+def _check_ids(path: File, spec: FileSpec, row: int, ids: Ints, limit: int, what: str) -> None:
     """Refuse IDs below 0 or from `limit` on; as unsigned numbers the negative ones are large."""
     if len(ids) and int(ids.view(np.uint64).max()) >= limit:
         at = int(np.flatnonzero(ids.view(np.uint64) >= limit)[0])
@@ -197,8 +194,8 @@ def _check_ids(path: Path, spec: FileSpec, row: int, ids: Ints, limit: int, what
         raise DataError(f"{path}: {place}: expected a {what} ID from 0 to {limit - 1}, got {ids[at]}")
 
 
-def _file_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
-    if not index_file(path, spec).path.stat().st_size:
+def _file_info(path: File, spec: FileSpec) -> FeatureInfo | None:
+    if not input_file.stat(index_file(path, spec).path).size:
         return None
     if spec.format == NUMPY:
         head = npyfile.header(path)
@@ -209,7 +206,7 @@ def _file_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
     return _named(path, spec, FeatureInfo(*layout)) if layout else None
 
 
-def _named(path: Path, spec: FileSpec, found: FeatureInfo) -> FeatureInfo:
+def _named(path: File, spec: FileSpec, found: FeatureInfo) -> FeatureInfo:
     """What the file holds by its own words, or bfloat16 if the metadata says that."""
     if spec.dtype != "bfloat16":
         return found
@@ -218,7 +215,7 @@ def _named(path: Path, spec: FileSpec, found: FeatureInfo) -> FeatureInfo:
     return FeatureInfo(BFLOAT16, found.tail)
 
 
-def _csv_info(path: Path, spec: FileSpec) -> FeatureInfo | None:
+def _csv_info(path: File, spec: FileSpec) -> FeatureInfo | None:
     dtype = spec.dtype or _csv_dtype(spec)
     types = csvfile.first_types(path, spec)
     if types is None:

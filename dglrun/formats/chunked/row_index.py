@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from dglrun.arrays import Ints
+from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.table import FileSpec
 
 
@@ -20,7 +20,7 @@ class RowIndex:
         before: csv only: line ends before each step of `csvfile.STEP` bytes, int64, shape (steps,).
     """
 
-    path: Path
+    path: File
     rows: int
     before: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 

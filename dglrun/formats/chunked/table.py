@@ -1,7 +1,8 @@
 """A table of a chunked graph: which files hold its rows, and in which format."""
 
 from dataclasses import dataclass
-from pathlib import Path
+
+from dglrun.formats.chunked.input_file import File
 
 CSV, NUMPY, PARQUET = "csv", "numpy", "parquet"
 FORMATS = (CSV, NUMPY, PARQUET)
@@ -16,7 +17,7 @@ class FileSpec:
 
     Attributes:
         format: `csv`, `numpy` or `parquet`.
-        paths: Absolute paths of the files; none is legal where the table has no rows.
+        paths: The files, by absolute paths or as places; none is legal where the table has no rows.
         delimiter: One character between the columns of a csv file (DGL's tools: always a blank); without
             meaning elsewhere.
         dtype: Name of the values of csv features (our extension); None: inferred. In the other formats the
@@ -24,6 +25,6 @@ class FileSpec:
     """
 
     format: str
-    paths: tuple[Path, ...]
+    paths: tuple[File, ...]
     delimiter: str = " "
     dtype: str | None = None

@@ -15,7 +15,8 @@ _TOLD = (
         StoreFailure.CREDENTIALS,
         r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH"
         r"|SignatureDoesNotMatch|EXPIRED_TOKEN|ExpiredToken|INVALID_CLIENT_TOKEN_ID|InvalidToken"
-        r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|HTTP response code 40[13]\b",
+        r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|access key ID"
+        r"|HTTP response code 40[13]\b",
     ),
     (StoreFailure.CERTIFICATE, r"curlCode: (51|58|59|60|77|83)\b"),
     (
@@ -38,7 +39,7 @@ _SAID = {
     StoreFailure.AWAY: "the object storage does not answer",
     StoreFailure.MISSING: "expected an object, found none",
     StoreFailure.CHANGED: "is not what it was",
-    StoreFailure.OTHER: "the object storage failed",
+    StoreFailure.OTHER: "cannot be read or written",
 }
 _DETAIL = 240
 
@@ -61,6 +62,8 @@ def about(where: str) -> Iterator[None]:
 def told(error: Exception, where: str) -> StoreError:
     """The StoreError that an error of Arrow, or of the file system, means."""
     failure = _failure(error)
+    if failure is StoreFailure.MISSING:
+        return StoreError(f"{where}: {_SAID[failure]}", failure)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     detail = " ".join(reason.split())
     # The end of Arrow's text says what happened, its beginning which call it was.

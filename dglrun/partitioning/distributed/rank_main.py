@@ -17,7 +17,7 @@ from dglrun.formats.assignment import AssignmentMeta, Parts
 from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi import shared_folder
+from dglrun.mpi import read_from_storage, shared_folder
 from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
 from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning import training_nodes, weights
@@ -194,5 +194,8 @@ def _tell(ranks: MpiRanks, clock: _Clock) -> None:
         laps = [laps[name] for laps in every if name in laps]
         wall, cpu = max(lap[0] for lap in laps), sum(lap[1] for lap in laps)
         print(f"dglrun partition: {name} {wall:.2f} s, {cpu:.2f} CPU s on {len(laps)} ranks", flush=True)
+    told = read_from_storage.line(ranks)
     if ranks.rank == 0:
+        if told:
+            print(f"dglrun partition: {told}", flush=True)
         print(f"dglrun partition: peak memory {max(peaks):.0f} MiB on the largest rank", flush=True)

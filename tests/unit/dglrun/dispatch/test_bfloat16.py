@@ -99,9 +99,10 @@ def test_the_metadata_names_the_dtype_of_the_bytes(tmp_path: Path, graph: Any) -
     source = chunked(tmp_path, graph)
     spec = ChunkedGraph.load(source).node_data["_N"]["feat"]
 
-    assert (spec.dtype, np.load(spec.paths[0]).dtype) == ("bfloat16", np.uint16)
+    path = str(spec.paths[0])
+    assert (spec.dtype, np.load(path).dtype) == ("bfloat16", np.uint16)
     assert read.feature_info(spec) == (BFLOAT16, (3,))
-    np.save(spec.paths[0], np.zeros((NODES // 2, 3), np.float32))
+    np.save(path, np.zeros((NODES // 2, 3), np.float32))
     with pytest.raises(DataError, match="expected bfloat16 as uint16 values, got float32"):
         read.feature_info(spec)
 

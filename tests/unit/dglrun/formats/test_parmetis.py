@@ -145,7 +145,7 @@ def test_files_with_more_edges_than_the_metadata_says_are_refused(
 ) -> None:
     """The last ones would be lost."""
     graph = a_graph(tmp_path / "in")
-    with graph.edges["a:r:b"].paths[0].open("a") as file:
+    with Path(str(graph.edges["a:r:b"].paths[0])).open("a") as file:
         file.write("2 2\n")
 
     code = run_command(

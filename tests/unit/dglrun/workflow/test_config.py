@@ -71,6 +71,7 @@ def test_an_unknown_argument_is_an_error(args: list[str], words: str) -> None:
         ),
         (("--num-gpus", "1"), "--num-gpus is 1, but a worker has 0 GPUs"),
         (("--backend", "nccl"), "--backend nccl needs GPUs"),
+        (("--output", "models"), "--output: expected an absolute path or a URI such as s3://bucket/prefix"),
     ],
 )
 def test_a_bad_value_is_said_with_its_flag(args: tuple[str, ...], words: str) -> None:

@@ -46,6 +46,10 @@ MODES = {
     "assigned": ("ParMETIS", f"{PIPELINE} --partition-backend user --partition-assignment /data/parts"),
     "parmetis": ("ParMETIS", f"{PIPELINE} --partition-ranks 4 --balance-train"),
     "distparmetis": ("DistParMETIS", f"{PIPELINE} --partition-backend zoltan --interface net1"),
+    "storage": (
+        "DistParMETIS",
+        f"{PIPELINE.replace('/data/g', 's3://graphs/g')} --output s3://models/run-1",
+    ),
 }
 
 

@@ -1,0 +1,60 @@
+"""`python -m dglrun.commands.upload_output`: the launcher's output folder, to where `--output` says.
+
+Each file appears whole. dglrun-output.json, with names, sizes and sums, goes first and comes last: where it
+is, all files are.
+"""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dglrun.commands import program
+from dglrun.commands.arguments import Parser
+from dglrun.contract import exitcodes
+from dglrun.errors import DataError
+from dglrun.formats import store
+from dglrun.formats.output_folder import HIDDEN
+from dglrun.formats.store import Place, Sum
+
+MANIFEST = "dglrun-output.json"
+AT_ONCE = 4
+"""Files on their way at the same time."""
+
+
+def main(argv: list[str]) -> int:
+    """Upload; 0, or the code of what is wrong, with one line that says it."""
+    parser = Parser("dglrun.commands.upload_output", description="Internal: upload the output of a job.")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--to", required=True)
+    args = parser.read(argv)
+    try:
+        _upload(args.folder, store.place(args.to))
+    except DataError as error:
+        print(f"dglrun: --output: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return exitcodes.OK
+
+
+def _upload(folder: Path, place: Place) -> None:
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [name for name in names if HIDDEN not in name and name != MANIFEST]
+    if not names:
+        print(f"no output to upload to {place}", flush=True)
+        return
+    store.retried((place / MANIFEST).remove_tree)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: _one(folder / name, place / name), names))
+    files = {name: {"size": one.size, "sha256": one.sha256} for name, one in zip(names, found, strict=True)}
+    text = json.dumps({"files": files}, indent=1) + "\n"
+    store.retried(lambda: (place / MANIFEST).write_bytes(text.encode()))
+    size = sum(one.size for one in found)
+    print(f"uploaded {len(names)} files, {size / 1e6:.1f} MB to {place}", flush=True)
+
+
+def _one(path: Path, place: Place) -> Sum:
+    return store.retried(lambda: place.upload(path))
+
+
+if __name__ == "__main__":
+    sys.exit(program.internal(main))
