@@ -65,7 +65,8 @@ def test_a_failed_run_has_kept_what_its_ranks_left_last(pods: Pods) -> None:
     fails = 'save(1); (folder / "epoch-9.tmp").write_text("unfinished"); wait_until_told("go"); sys.exit(3)'
     script = pods.script(TRAINER + fails)
     with pods.started(*flags(script)) as process:
-        read_until(process, "begins after []")
+        saved = [pods.worker(rank) / f"ws/checkpoints/job/rank-{rank}/epoch-9.tmp" for rank in (0, 1)]
+        wait_for("both have saved", lambda: all(path.exists() for path in saved), 60)
         (pods.root / "go").touch()
         done = pods.finish(process)
 

@@ -90,6 +90,34 @@ def test_a_workspace_on_the_dataset_volume_is_shared_by_all_pods(job: LocalJob) 
 
 
 @NEEDS_ROOT
+def test_a_second_run_begins_where_the_first_has_failed(job: LocalJob) -> None:
+    """Checkpoints in a folder of this machine outlive the pods of the first run."""
+    saves = """
+folder = Path(os.environ["DGL_CHECKPOINT_DIR"])
+found = sorted(path.name for path in folder.iterdir())
+print("begins after", found, flush=True)
+(folder / "epoch-1.tmp").write_text("weights")
+(folder / "epoch-1.tmp").replace(folder / "epoch-1.pt")
+Path("/kept/saved-" + os.environ["RANK"]).touch()
+while len(list(Path("/kept").glob("saved-*"))) < 2:
+    time.sleep(0.05)
+if not found:
+    os._exit(3)
+"""
+    (job.folder / "volume").mkdir()
+    worker = a_template(volumeMounts=[{"name": "kept", "mountPath": "/kept"}])
+    worker["spec"]["volumes"] = [{"name": "kept", "hostPath": {"path": f"{job.folder}/volume"}}]
+    job.write("--checkpoints=/kept", workers=2, more=saves, worker=worker)
+
+    failed, first = job.run()
+    code, second = job.run()
+
+    assert (failed, code) == (3, 0), first + second
+    assert set(re.findall(r"begins after (.*)", first)) == {"[]"}
+    assert set(re.findall(r"begins after (.*)", second)) == {"['epoch-1.pt']"}
+
+
+@NEEDS_ROOT
 def test_a_pod_sees_nothing_of_the_others_and_leaves_nothing_on_the_machine(job: LocalJob) -> None:
     """Not their processes and addresses; what it writes outside its mounts goes with it."""
     probe = (
