@@ -18,7 +18,7 @@ from dglrun.workflow.plan import plan, training_again
 from dglrun.workflow.steps import Serve, StartAgents, Train
 from dglrun.workflow.worker_pods import Fate, Replacements, WorkerPod, WorkersLostError
 from tests.support.dglrun_pods import Pods
-from tests.support.wait import read_until
+from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.workflow.builders import a_config
 from tests.unit.dglrun.workflow.test_training import GOOD, TRAIN, flags, wait_until_quiet
 
@@ -66,6 +66,29 @@ def test_a_lost_worker_is_replaced_and_all_train_again(pods: Pods) -> None:
     assert {report.get("replaces") for report in pods.reports() if report["stage"] == "Training"} == {True}
     assert "replaces" not in pods.reports()[-1]
     wait_until_quiet(pods)
+
+
+def test_a_replaced_worker_has_the_checkpoints_of_the_lost_one(pods: Pods) -> None:
+    """All go on where they were: what was kept on the launcher is brought to the new pod."""
+    saves = (
+        'folder = Path(os.environ["DGL_CHECKPOINT_DIR"])\n'
+        'print("rank", rank, "has", sorted(path.name for path in folder.iterdir()), flush=True)\n'
+        '(folder / ".part").write_text("state")\n'
+        '(folder / ".part").rename(folder / f"epoch-{rank}")\n'
+    )
+    script = pods.script(TRAIN + saves + WAITS + GOOD)
+    with pods.started(*flags(script, "--checkpoint-interval", "1"), **PATIENT) as process:
+        read_until(process, "[worker-1 trainer 0] rank 1 runs")
+        wait_for("the checkpoint is kept", lambda: any(pods.launcher.rglob("epoch-1")), 60)
+        pods.lose(1)
+        read_until(process, WAITING)
+        pods.replace(1, "another")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    assert "rank 1 has ['epoch-1']" in done.output
+    assert "rank 0 has ['epoch-0']" in done.output
 
 
 def test_a_peer_that_fails_first_hides_no_loss(pods: Pods) -> None:
