@@ -132,7 +132,7 @@ def test_one_seed_gives_one_assignment(tmp_path: Path) -> None:
         ),
         (
             ("--mode", "DistParMETIS", "--backend", "metis"),
-            "expected parmetis, zoltan in mode DistParMETIS, got 'metis'",
+            "expected parmetis, zoltan, streaming, random, user in mode DistParMETIS, got 'metis'",
         ),
         (("--mode", "DistParMETIS"), "needs --hostfile and --agent outside of a job"),
         (("--backend", "user"), "--assignment and --backend user must be used together"),
