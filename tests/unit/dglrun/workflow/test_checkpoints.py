@@ -219,7 +219,7 @@ def test_all_workers_together_send_no_more_than_a_launcher_takes() -> None:
 def test_a_place_is_a_path_or_a_uri_without_secrets(text: str) -> None:
     """A plan, a log and a process list would show them."""
     with pytest.raises(
-        ConfigError, match="--checkpoints: expected (an absolute path|no credentials)"
+        ConfigError, match=r"--checkpoints: expected (an absolute path|no credentials)"
     ) as raised:
         a_config("--checkpoints", text)
     assert "secret" not in str(raised.value)
