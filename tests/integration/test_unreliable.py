@@ -9,12 +9,12 @@ from tests.faults import unreliable, world
 from tests.faults.unreliable import Fate
 from tests.kills.ledger import Ledger
 from tests.kills.run import may_be_made_again
-from tests.kills.stories import STORIES, Course
+from tests.kills.stories import STORIES, TEST_LIMIT, Course
 from tests.support.api_client import ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.wait import wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(TEST_LIMIT)]
 SHARE = 0.2
 """Of all requests of the operator."""
 
