@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e import figures, install
+from tests.e2e import figures, install, node_folder
 from tests.e2e.jobs import Job, scripts_config_map
 from tests.e2e.kubectl import Kubectl, Object, Refused
+from tests.e2e.node_folder import NodeFolder
 from tests.support.wait import wait_for
 
 Submit = Callable[[Object], Job]
@@ -41,6 +42,13 @@ def kubectl(operator: Kubectl) -> Iterator[Kubectl]:
 def account_ready(kubectl: Kubectl) -> None:
     """Wait for the namespace's default ServiceAccount, without which no pod is admitted."""
     wait_for("default ServiceAccount", lambda: kubectl.get("serviceaccount", "default"), 30)
+
+
+@pytest.fixture
+def volume(kubectl: Kubectl) -> Iterator[NodeFolder]:
+    """A fresh folder on the one node that every pod may write; it goes with the test."""
+    with node_folder.made(kubectl) as folder:
+        yield folder
 
 
 @pytest.fixture

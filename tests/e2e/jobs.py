@@ -46,17 +46,11 @@ def set_image(body: Object, name: str) -> None:
         main_container(body, role)["image"] = image(name)
 
 
-def set_checkpoint_volume(body: Object, path: str) -> None:
-    """Mount a folder of the node at /kept in the workers, as they would a volume that all of them share."""
+def mount_in_workers(body: Object, source: Object, path: str) -> None:
+    """Mount a volume that all workers share; a partitioner has the workers' mounts."""
     pod = body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]
-    pod["volumes"].append({"name": "kept", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
-    mount = {"name": "kept", "mountPath": "/kept"}
-    main = main_container(body, "Worker")
-    main["volumeMounts"].append(mount)
-    # The kubelet makes the folder for root, and the image's user is another one.
-    opened: Object = {"name": "open", "command": ["chmod", "0777", "/kept"], "volumeMounts": [mount]}
-    opened["securityContext"] = {"runAsUser": 0}
-    pod.setdefault("initContainers", []).append({"image": main["image"], **opened})
+    pod["volumes"].append({"name": "kept", **source})
+    main_container(body, "Worker")["volumeMounts"].append({"name": "kept", "mountPath": path})
 
 
 def set_flag(body: Object, flag: str, value: str) -> None:

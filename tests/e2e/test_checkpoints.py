@@ -1,15 +1,14 @@
 """A job whose launcher is lost goes on, in its next attempt, where its checkpoints are."""
 
-import uuid
-
 import pytest
 
 from tests.e2e.conftest import Submit
-from tests.e2e.jobs import Job, main_container, set_checkpoint_volume, tiny
+from tests.e2e.jobs import Job, main_container, mount_in_workers, tiny
 from tests.e2e.kubectl import Refused
+from tests.e2e.node_folder import NodeFolder
 from tests.support.wait import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 HELD = 3
 """The epoch after which the first attempt waits (tests/e2e/scripts/train_resuming.py)."""
@@ -24,13 +23,13 @@ def kept(job: Job) -> set[str]:
     return {line.removeprefix(prefix) for line in found.split()}
 
 
-def test_the_next_attempt_goes_on_from_the_checkpoints(submit: Submit) -> None:
+def test_the_next_attempt_goes_on_from_the_checkpoints(submit: Submit, volume: NodeFolder) -> None:
     """All pods are made anew; what the ranks had saved on the volume is back before they train."""
     body = tiny("resumes", flags=("--checkpoints", "/kept", "--checkpoint-interval", "2"))
     args = main_container(body, "Launcher")["args"]
     args[args.index("/scripts/train_tiny.py")] = "/scripts/train_resuming.py"
     body["spec"]["runPolicy"] = {"backoffLimit": 1}
-    set_checkpoint_volume(body, f"/var/tmp/dgl-e2e-{uuid.uuid4().hex[:8]}")
+    mount_in_workers(body, volume.source, "/kept")
     job = submit(body)
     job.wait_phase("Training")
     wanted = {f"rank-{rank}/epoch-{epoch}.pt" for rank in (0, 1) for epoch in range(1, HELD + 1)}

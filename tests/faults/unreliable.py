@@ -29,12 +29,15 @@ DELAYS = (0.2, 0.5, 2.0)
 
 
 class Fate:
-    """What becomes of each request, by chance; counts it by name. Safe for several threads."""
+    """What becomes of each request, by chance; counts it by name. Safe for several threads.
 
-    def __init__(self, seed: int, share: float) -> None:
+    Watches are few, so that chance alone may expire none: the first `expired` ones are answered with 410.
+    """
+
+    def __init__(self, seed: int, share: float, expired: int = 0) -> None:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(seed)  # noqa: S311 - a seed draws the same again
-        self._share = share
+        self._share, self._expired = share, expired
         self._lock = threading.Lock()
 
     def draw(self, method: str, *, is_watch: bool) -> str:
@@ -50,6 +53,9 @@ class Fate:
             return self._rng.choice(DELAYS)
 
     def _drawn(self, method: str, *, is_watch: bool) -> str:
+        if is_watch and self._expired:
+            self._expired -= 1
+            return "410"
         if self._rng.random() >= self._share:
             return "good"
         common = ["slow", "429", "500", "503"]

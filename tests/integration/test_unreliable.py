@@ -9,21 +9,23 @@ from tests.faults import unreliable, world
 from tests.faults.unreliable import Fate
 from tests.kills.ledger import Ledger
 from tests.kills.run import may_be_made_again
-from tests.kills.stories import STORIES, Course
+from tests.kills.stories import STORIES, TEST_LIMIT, Course
 from tests.support.api_client import ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.wait import wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(TEST_LIMIT)]
 SHARE = 0.2
 """Of all requests of the operator."""
+EXPIRED = 5
+"""Watches that the operator has to begin anew with a list."""
 
 
 def test_answers_that_are_late_refused_or_untrue_change_no_end(
     api: ApiServer, kubeconfig: Path, tmp_path: Path
 ) -> None:
     """409, 410, 429, 500 and 503 to one request in five: nothing is lost, doubled or left."""
-    fate = Fate(seed=7, share=SHARE)
+    fate = Fate(seed=7, share=SHARE, expired=EXPIRED)
     with (
         world.running(api, "unreliable") as (played, _nodes),
         unreliable.before(api, kubeconfig, tmp_path, fate) as through_proxy,
@@ -47,3 +49,4 @@ def test_answers_that_are_late_refused_or_untrue_change_no_end(
 
     assert ledger.made.twice(may_be_made_again) == []
     assert {"slow", "lost", "409", "429", "500", "503"} <= set(fate.counts), fate.counts
+    assert fate.counts["410"] >= EXPIRED, fate.counts

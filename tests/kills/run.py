@@ -8,12 +8,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
-from dgl_operator.runtime.cluster import ClusterBusy, Refused
 from tests.cluster.images import IMAGE
 from tests.cluster.other import pulled
 from tests.faults import world
@@ -129,16 +128,27 @@ class Run:
             number += 1
 
     def _one(self, story: str, name: str) -> None:
-        try:
-            Course(self._api, self._world, name, stories.STORIES[story]).run()
-        except (AssertionError, TimeoutError, ClusterBusy, Refused) as error:
-            with self._lock:
-                self.findings.append(f"{name}: {error}")
+        found = finding(lambda: Course(self._api, self._world, name, stories.STORIES[story]).run())
+        if found:
+            print(f"{name}: {found}", flush=True)
         with self._lock:
+            self.findings += [f"{name}: {found}"] if found else []
             self.told[story] += 1
 
     def _is_empty(self) -> bool:
         return not self._api.everything(self._world.namespace)
+
+
+def finding(play: Callable[[], None]) -> str:
+    """Play, and say what was not as it must be, "" when all was.
+
+    Any exception is a finding: one that the thread of a pool raises is read by nobody.
+    """
+    try:
+        play()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def may_be_made_again(slot: Slot) -> bool:

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dgl_operator.api.v1alpha1 import Phase
+from dgl_operator.runtime.cluster import NotFound
 from dgl_operator.runtime.kinds import Json, Kind
 from tests.faults import kubelet
 from tests.faults.matrix import on_played_nodes
@@ -17,6 +19,8 @@ from tests.support.wait import wait_for
 
 PATIENCE = 600.0
 """An operator that lives for a second at a time needs many lives for a job."""
+TEST_LIMIT = 2400
+"""Seconds that pytest gives a test of stories: it has waited so long twice when it reports what is stuck."""
 _MERGE = "application/merge-patch+json"
 
 
@@ -51,19 +55,25 @@ class Course:
         self.job = PlayedJob(api, world.namespace, a_job(name, story))
 
     def run(self) -> None:
-        """Play the story to its end.
+        """Play the story to its end, and delete the job whatever came of it: nothing of it may be left.
 
         Raises:
             AssertionError: the job's end is another than that of the story.
             TimeoutError: it has not come.
         """
+        try:
+            self._play()
+        finally:
+            with suppress(NotFound):  # a story may have deleted it
+                self.job.delete()
+
+    def _play(self) -> None:
         self.job.await_phase(self.story.held.value, PATIENCE)
         self.story.act(self)
         if self.story.end is None:
             return
         status = self.job.await_phase(self.story.end.value, PATIENCE)
         self._judge(status)
-        self.job.delete()
 
     def _judge(self, status: Json) -> None:
         counted = {k: n for k, n in (status.get("restarts") or {}).items() if n and k != "pods"}

@@ -19,6 +19,15 @@ def test_every_place_of_the_matrix_is_played_or_has_a_reason_why_it_cannot_be() 
                 assert ((role, phase, fault) in played) != bool(cells.impossible(role, phase, fault))
 
 
+def test_the_gate_plays_each_fault_in_each_phase_of_each_role() -> None:
+    """Only repeats are left to `make faults`, and each role keeps some."""
+    gate, whole = list(cells.of_the_gate()), list(cells.cells())
+
+    assert [cell for cell in gate if not cell.backoff_limit] == [c for c in whole if not c.backoff_limit]
+    assert {cell.role for cell in gate if cell.backoff_limit} == set(Role)
+    assert len(gate) < len(whole)
+
+
 def test_each_cell_has_a_name_of_its_own() -> None:
     """A job is named by it."""
     names = [cell.name for cell in cells.cells()]
