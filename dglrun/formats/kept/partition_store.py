@@ -33,7 +33,8 @@ class Content:
         kept: The partition that its manifest names; None: there is no manifest that can be read.
         problem: Why there is none.
         leftovers: Files of each folder that the manifest does not name: of writers that were killed, or are
-            writing now, or whose partition was replaced.
+            writing now, or whose partition was replaced. None where the manifest cannot be read: which files
+            it names is not known.
     """
 
     fingerprint: str
@@ -233,16 +234,24 @@ class PartitionStore:
             How many folders were removed.
 
         Raises:
+            DataError: only leftovers are to go, and which these are is not known: the manifest is none.
             StoreError: the store cannot be written.
         """
-        place, folders = self._place / content.fingerprint, list(content.leftovers)
-        if not only_leftovers:
-            self._retried((place / MANIFEST).remove_tree)
-            folders += [content.kept.folder] if content.kept else []
+        place = self._place / content.fingerprint
+        if only_leftovers:
+            return self._remove_leftovers(place, content)
+        folders = [*content.leftovers, *([content.kept.folder] if content.kept else [])]
+        self._retried((place / MANIFEST).remove_tree)
         for folder in folders:
             self._retried((place / folder).remove_tree)
-        if not only_leftovers:
-            self._retried(place.remove_tree)
+        self._retried(place.remove_tree)
+        return len(folders)
+
+    def _remove_leftovers(self, place: Place, content: Content) -> int:
+        kept = self._manifest(place)  # again: one of the folders may have become the partition meanwhile
+        folders = [folder for folder in content.leftovers if kept is None or folder != kept.folder]
+        for folder in folders:
+            self._retried((place / folder).remove_tree)
         return len(folders)
 
     def _wrong(self, kept: KeptPartition) -> Iterator[str]:
@@ -261,7 +270,7 @@ class PartitionStore:
         except StoreError:
             raise
         except DataError as error:
-            kept, problem = None, str(error)
+            return Content(fingerprint, None, str(error), {})
         used = {kept.folder} if kept else set()
         left = {name: count for name, count in folders.items() if FOLDER.fullmatch(name) and name not in used}
         return Content(fingerprint, kept, "" if kept else problem, left)

@@ -250,6 +250,37 @@ def test_removing_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "kept").iterdir()) == []
 
 
+def test_the_files_of_a_manifest_that_cannot_be_read_are_no_leftovers(tmp_path: Path) -> None:
+    """A later release may write manifests that this one does not know; all or nothing may be removed."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    kept = keep(store, tmp_path)
+    (tmp_path / "kept" / kept.fingerprint / "manifest.json").write_text('{"format": 2}')
+
+    (content,) = store.contents()
+    with pytest.raises(DataError, match=r"manifest\.json: expected"):
+        store.remove(content, only_leftovers=True)
+
+    assert content.leftovers == {}
+    assert store.lacking(kept) == []
+    store.remove(content)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_leftover_that_has_become_the_partition_meanwhile_stays(tmp_path: Path) -> None:
+    """Between the look and the removal its writer may have come to its end."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    writer = steps(store, tmp_path, "one")
+    for _ in FILES:
+        next(writer)
+    (content,) = store.contents()
+    kept = next(writer)
+
+    store.remove(content, only_leftovers=True)
+
+    assert len(content.leftovers) == 1
+    assert store.find(INPUT)[0] == kept
+
+
 def test_a_file_that_cannot_be_written_leaves_nothing_to_be_found(tmp_path: Path) -> None:
     """The writer says which, and its folder goes."""
     store, folder = PartitionStore(str(tmp_path / "kept")), "w-0123456789abcdef"
