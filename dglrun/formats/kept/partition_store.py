@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,8 @@ from dglrun.formats.store import Place
 AT_A_TIME = 4
 """Files that are written, or read, at the same time."""
 _READ = 1 << 20
+SPARED_SECONDS = 86400.0
+"""Leftovers younger than that may be those of a job that runs: it writes them now, or reads them in place."""
 
 T = TypeVar("T")
 
@@ -35,12 +38,15 @@ class Content:
         leftovers: Files of each folder that the manifest does not name: of writers that were killed, or are
             writing now, or whose partition was replaced. None where the manifest cannot be read: which files
             it names is not known.
+        recent: Those of these folders that `remove` spares: their newest file, or the manifest that has made
+            them leftovers, is younger than `SPARED_SECONDS`.
     """
 
     fingerprint: str
     kept: KeptPartition | None
     problem: str
     leftovers: Mapping[str, int]
+    recent: frozenset[str] = frozenset()
 
 
 class PartitionStore:
@@ -185,11 +191,13 @@ class PartitionStore:
             The partition that the manifest names now.
 
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or lacks a file that somebody has removed.
         """
         if not replaces and (earlier := self.find(kept.input)[0]):
             self.drop(kept.input, kept.folder)
             return earlier
+        if problems := self.lacking(kept):
+            raise StoreError(f"{problems[0]}: changed or removed while the partition was written")
         place = self._place / kept.fingerprint / MANIFEST
         self._retried(lambda: place.write_bytes(kept_partition.encode(kept)))
         return kept
@@ -207,12 +215,12 @@ class PartitionStore:
         Raises:
             StoreError: it cannot be read.
         """
-        found: dict[str, dict[str, int]] = {}
-        for name in self._retried(self._place.files):
+        found: dict[str, dict[str, list[int]]] = {}
+        for name, stat in self._retried(self._place.files).items():
             fingerprint, _, rest = name.partition("/")
             if is_fingerprint(fingerprint) and rest:
-                folders, folder = found.setdefault(fingerprint, {}), rest.partition("/")[0]
-                folders[folder] = folders.get(folder, 0) + 1
+                entries = found.setdefault(fingerprint, {})
+                entries.setdefault(rest.partition("/")[0], []).append(stat.mtime_ns)
         return [self._content(fingerprint, found[fingerprint]) for fingerprint in sorted(found)]
 
     def wrong_sums(self, kept: KeptPartition) -> list[str]:
@@ -228,7 +236,7 @@ class PartitionStore:
 
         Args:
             content: What is to go.
-            only_leftovers: Keep the partition itself.
+            only_leftovers: Keep the partition itself, and the recent leftovers.
 
         Returns:
             How many folders were removed.
@@ -249,7 +257,8 @@ class PartitionStore:
 
     def _remove_leftovers(self, place: Place, content: Content) -> int:
         kept = self._manifest(place)  # again: one of the folders may have become the partition meanwhile
-        folders = [folder for folder in content.leftovers if kept is None or folder != kept.folder]
+        gone = content.leftovers.keys() - content.recent
+        folders = [folder for folder in sorted(gone) if kept is None or folder != kept.folder]
         for folder in folders:
             self._retried((place / folder).remove_tree)
         return len(folders)
@@ -264,7 +273,8 @@ class PartitionStore:
                 if got != file.sha256:
                     yield f"{place}: expected SHA-256 {file.sha256}, got {got}"
 
-    def _content(self, fingerprint: str, folders: Mapping[str, int]) -> Content:
+    def _content(self, fingerprint: str, entries: Mapping[str, list[int]]) -> Content:
+        """Of a fingerprint, by the times of the files of each of its entries, in ns."""
         try:
             kept, problem = self._manifest(self._place / fingerprint), f"no {MANIFEST}"
         except StoreError:
@@ -272,8 +282,11 @@ class PartitionStore:
         except DataError as error:
             return Content(fingerprint, None, str(error), {})
         used = {kept.folder} if kept else set()
-        left = {name: count for name, count in folders.items() if FOLDER.fullmatch(name) and name not in used}
-        return Content(fingerprint, kept, "" if kept else problem, left)
+        left = {name: times for name, times in entries.items() if FOLDER.fullmatch(name) and name not in used}
+        since, replaced = (time.time() - SPARED_SECONDS) * 1e9, entries.get(MANIFEST, [])
+        recent = frozenset(name for name, times in left.items() if max(*times, *replaced, 0) > since)
+        counts = {name: len(times) for name, times in left.items()}
+        return Content(fingerprint, kept, "" if kept else problem, counts, recent)
 
     def _manifest(self, folder: Place) -> KeptPartition | None:
         """The manifest in a folder; None: there is none."""

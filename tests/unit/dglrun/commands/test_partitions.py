@@ -10,6 +10,7 @@ from dglrun import cli
 from dglrun.formats.kept.kept_partition import KeptPartition
 from dglrun.formats.kept.partition_store import PartitionStore
 from tests.unit.dglrun.commands.test_fetch_part import INPUT, keep
+from tests.unit.dglrun.formats.kept.test_partition_store import age
 
 
 @pytest.fixture
@@ -78,6 +79,8 @@ def test_what_a_killed_writer_has_left_is_told_and_can_be_removed(
     uri, store = str(tmp_path / "store"), PartitionStore(str(tmp_path / "store"))
     store.write_file(INPUT, store.new_folder(), "g.json", tmp_path / "made/tiny.json")
     assert "1 files of writers" in run(capsys, "list", uri)[1]
+    assert "1 folders stay" in run(capsys, "remove", uri, kept.fingerprint, "--leftovers")[1]
+    age(tmp_path / "store")
 
     code, said = run(capsys, "remove", uri, kept.fingerprint, "--leftovers")
 

@@ -1,6 +1,8 @@
 """Kept partitions in a folder: what is found is one writer's, whole, whatever happens meanwhile."""
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +46,13 @@ def keep(store: PartitionStore, root: Path, text: str = "one", replaces: bool = 
     *_, last = steps(store, root, text, replaces)
     assert last
     return last
+
+
+def age(folder: Path, hours: float = 25) -> None:
+    """Make all files below a folder that old."""
+    then = time.time() - hours * 3600
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
 
 
 def texts(store: PartitionStore, kept: KeptPartition, root: Path) -> set[str]:
@@ -105,6 +114,8 @@ def test_a_partition_that_takes_the_place_of_another_leaves_its_files(tmp_path: 
     assert texts(store, old, tmp_path) == {"one"}
     (content,) = store.contents()
     assert content.leftovers == {old.folder: len(FILES)}
+    age(tmp_path / "kept")
+    (content,) = store.contents()
     assert store.remove(content, only_leftovers=True) == 1
     assert store.find(INPUT)[0] == new
     assert store.contents()[0].leftovers == {}
@@ -266,18 +277,56 @@ def test_the_files_of_a_manifest_that_cannot_be_read_are_no_leftovers(tmp_path: 
     assert list((tmp_path / "kept").iterdir()) == []
 
 
+def test_leftovers_of_the_last_day_stay(tmp_path: Path) -> None:
+    """A writer may be at work on one folder, and jobs may read another that was replaced just now."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    old = keep(store, tmp_path)
+    age(tmp_path / "kept")
+    new = keep(store, tmp_path, "two", replaces=True)
+    next(steps(store, tmp_path, "three"))
+
+    (content,) = store.contents()
+
+    assert store.remove(content, only_leftovers=True) == 0
+    assert content.recent == content.leftovers.keys()
+    assert old.folder in content.recent
+    age(tmp_path / "kept" / new.fingerprint)
+    next(steps(store, tmp_path, "four"))
+    (content,) = store.contents()
+    assert store.remove(content, only_leftovers=True) == 2
+    assert store.find(INPUT)[0] == new
+    assert len(store.contents()[0].leftovers) == 1
+
+
+def test_no_manifest_names_files_that_were_removed_meanwhile(tmp_path: Path) -> None:
+    """The writer is told which file is missing, and nothing can be found."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    writer = steps(store, tmp_path, "one")
+    for _ in FILES:
+        next(writer)
+    (path,) = (tmp_path / "kept").rglob("g.json")
+    path.unlink()
+
+    with pytest.raises(StoreError, match=r"g\.json: expected \d+ bytes, found none: .* removed while"):
+        next(writer)
+
+    assert store.find(INPUT) == (None, "none is kept")
+
+
 def test_a_leftover_that_has_become_the_partition_meanwhile_stays(tmp_path: Path) -> None:
     """Between the look and the removal its writer may have come to its end."""
     store = PartitionStore(str(tmp_path / "kept"))
     writer = steps(store, tmp_path, "one")
     for _ in FILES:
         next(writer)
+    age(tmp_path / "kept")
     (content,) = store.contents()
     kept = next(writer)
 
     store.remove(content, only_leftovers=True)
 
     assert len(content.leftovers) == 1
+    assert not content.recent
     assert store.find(INPUT)[0] == kept
 
 
