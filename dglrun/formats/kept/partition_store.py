@@ -135,7 +135,8 @@ class PartitionStore:
         Raises:
             StoreError: it cannot be read or written, or is not what the manifest says.
         """
-        self._retried(lambda: self._file(kept, name).download(path, kept.files[name].sha256))
+        place, sha256 = self._file(kept, name), kept.files[name].sha256
+        self._read(lambda seconds: place.download(path, sha256, seconds))
 
     def local_folder(self, kept: KeptPartition) -> Path | None:
         """The folder of the files where they can be used in place; None: in a store they cannot."""
@@ -269,7 +270,7 @@ class PartitionStore:
         for name, file in kept.files.items():
             place = self._file(kept, name)
             if found.get(name) == file.size:
-                got = self._retried(partial(_sum, place))
+                got = self._read(partial(_sum, place))
                 if got != file.sha256:
                     yield f"{place}: expected SHA-256 {file.sha256}, got {got}"
 
@@ -294,7 +295,7 @@ class PartitionStore:
         if self._retried(place.stat) is None:
             return None
         try:
-            return kept_partition.decode(self._retried(place.read_bytes))
+            return kept_partition.decode(self._read(place.read_bytes))
         except NoManifestError as error:
             raise DataError(f"{place}: {error}") from None
 
@@ -304,12 +305,16 @@ class PartitionStore:
     def _retried(self, call: Callable[[], T]) -> T:
         return store.retried(call, self._seconds)
 
+    def _read(self, read: Callable[[float], T]) -> T:
+        """Call what reads a file with a patience; of an object what has come stays, as each range has it."""
+        return read(self._seconds) if self.is_remote else self._retried(lambda: read(0))
 
-def _sum(place: Place) -> str:
+
+def _sum(place: Place, seconds: float) -> str:
     """The SHA-256 of a file in the store."""
     found = hashlib.sha256()
     try:
-        with place.open_range() as file:
+        with place.open_range(seconds) as file:
             while block := file.read(_READ):
                 found.update(block)
     except OSError as error:  # of a folder; a store has errors of its own

@@ -16,6 +16,8 @@ from dglrun.formats.kept.fingerprint import PartitionInput
 from dglrun.formats.kept.kept_partition import KeptFile, KeptPartition, NoManifestError
 from dglrun.formats.kept.partition_store import PartitionStore
 from dglrun.formats.kept.reference import Reference
+from dglrun.formats.store import retry
+from dglrun.formats.store.arrow_backend import Arrow
 
 INPUT = PartitionInput({"file: a": "1"}, {"graph": "g", "parts": "1", "seed": "1"})
 FILES = ("part0/graph.dgl", "part0/node_feat.dgl", "g.json")
@@ -328,6 +330,41 @@ def test_a_leftover_that_has_become_the_partition_meanwhile_stays(tmp_path: Path
     assert len(content.leftovers) == 1
     assert not content.recent
     assert store.find(INPUT)[0] == kept
+
+
+class Clock:
+    """A clock that goes on when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let them pass."""
+        self.now += seconds
+
+
+def test_a_store_that_is_away_is_tried_for_as_long_as_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that are tried again by themselves add nothing to it."""
+    store, clock = PartitionStore(f"mock:///{tmp_path.name}", 600.0), Clock()
+    kept = keep(store, tmp_path)
+
+    def away(*_: object) -> None:
+        raise OSError("curlCode: 7, no connection")
+
+    monkeypatch.setattr(Arrow, "open_range", away)
+    monkeypatch.setattr(retry, "time", clock)
+
+    for read in (lambda: store.fetch(kept, "g.json", tmp_path / "f"), lambda: store.find(INPUT)):
+        clock.now = 1.0
+        with pytest.raises(StoreError, match="does not answer"):
+            read()
+        assert 590 < clock.now <= 601
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_to_be_found(tmp_path: Path) -> None:
