@@ -214,8 +214,11 @@ class PartitionStore:
         """What the store has, by fingerprint.
 
         Raises:
+            DataError: it is a folder that does not exist; object storage has no folders.
             StoreError: it cannot be read.
         """
+        if not self.is_remote and not Path(self._place.key).exists():
+            raise DataError(f"{self}: expected the folder of --partitions, found none")
         found: dict[str, dict[str, list[int]]] = {}
         for name, stat in self._retried(self._place.files).items():
             fingerprint, _, rest = name.partition("/")

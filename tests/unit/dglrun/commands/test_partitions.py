@@ -106,6 +106,7 @@ def test_remove_takes_the_partition_away(
         (("remove", "@", "012"), (65, "a shorter one")),
         (("remove", "@"), (2, "FINGERPRINT")),
         (("list", "relative"), (65, "expected an absolute path or a URI")),
+        (("verify", "/none/of/this/name"), (65, "expected the folder of --partitions, found none")),
     ],
     ids=lambda words: str(words[0]),
 )
@@ -132,6 +133,6 @@ def test_the_help_of_a_way_has_an_example(capsys: pytest.CaptureFixture[str], wa
 
 def test_an_empty_place_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is asked."""
-    assert run(capsys, "list", str(tmp_path / "none"))[0] == 0
-    code, said = run(capsys, "verify", str(tmp_path / "none"))
+    assert run(capsys, "list", str(tmp_path))[0] == 0
+    code, said = run(capsys, "verify", str(tmp_path))
     assert (code, "no partition is kept there" in said) == (0, True)
