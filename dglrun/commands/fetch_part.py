@@ -95,6 +95,10 @@ def _files(config: Path, kept: KeptPartition, part: int) -> Mapping[str, KeptFil
 
 def _fetch(store: "PartitionStore", kept: KeptPartition, target: Path, part: int, say: Say) -> None:
     """Copy the files here; those that an earlier start has copied are whole, and stay."""
+    from dglrun.formats.store.file_backend import PARTIAL  # noqa: PLC0415 - after the fork: Arrow has threads
+
+    for draft in list(target.rglob(f".*{PARTIAL}*")):  # of an earlier start that was killed
+        draft.unlink()
     config = target / kept.config
     store.fetch(kept, kept.config, config)
     wanted = _files(config, kept, part)

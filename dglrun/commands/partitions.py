@@ -12,7 +12,7 @@ from dglrun.errors import DataError
 from dglrun.formats.kept import kept_partition
 from dglrun.formats.kept.fingerprint import is_fingerprint
 from dglrun.formats.kept.kept_partition import KeptPartition
-from dglrun.formats.kept.partition_store import Content, PartitionStore
+from dglrun.formats.kept.partition_store import SPARED_SECONDS, Content, PartitionStore
 
 PATIENCE = 60.0
 """Seconds for which a store that does not answer is tried again."""
@@ -41,7 +41,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     remove = _way(ways, "remove", "remove what is kept under a fingerprint")
     _add_fingerprint(remove)
     remove.add_argument(
-        "--leftovers", action="store_true", help="remove only what writers have left that did not end"
+        "--leftovers",
+        action="store_true",
+        help="remove only what writers have left that did not end, older than a day",
     )
 
 
@@ -181,6 +183,10 @@ def _remove(store: PartitionStore, content: Content, only_leftovers: bool) -> in
     folders = store.remove(content, only_leftovers)
     what = "leftovers of" if only_leftovers else "partition"
     print(f"removed: {what} {store}/{content.fingerprint} ({folders} folders)", flush=True)
+    if only_leftovers and content.recent:
+        spared = f"{len(content.recent)} folders stay: a job may be writing or reading them"
+        hours = SPARED_SECONDS / 3600
+        print(f"note: {spared}; leftovers are removed when they are {hours:g} h old", flush=True)
     return exitcodes.OK
 
 

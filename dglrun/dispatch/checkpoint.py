@@ -64,6 +64,8 @@ class Checkpoint:
         """Move the parts into place, into folders from which the earlier ones' files have gone."""
         for part in parts:
             target = out_dir / f"part{part}"
+            if target.is_symlink():  # removed by another host, of which a network's file system tells late
+                target.unlink(missing_ok=True)
             if not target.exists():
                 self.part(part).rename(target)
                 continue

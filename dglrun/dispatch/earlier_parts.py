@@ -5,6 +5,9 @@ written. The JSON of another graph without our mark is of somebody's own script:
 
 The JSON is put aside first, under a hidden name, so that a folder without whole parts has none; a run that
 was killed in between is thereby still known to the next one.
+
+A part or a JSON may be a link to where it is kept, or to another folder of the job: the link is removed, and
+nothing is removed or written through it.
 """
 
 import contextlib
@@ -54,7 +57,8 @@ def refuse_overwriting(out_dir: Path, graph_name: str, names: Iterable[str], par
             f"--out-dir {out_dir}: {taken[0].name} exists and is not of an earlier dispatch; "
             "move it away or name another folder"
         )
-    output_folder.refuse_other_file_systems(out_dir, (Path(f"part{part}") for part in range(parts)))
+    folders = (Path(f"part{part}") for part in range(parts))
+    output_folder.refuse_other_file_systems(out_dir, (f for f in folders if not (out_dir / f).is_symlink()))
 
 
 def owned(out_dir: Path, graph_name: str) -> Iterator[Path]:
@@ -68,6 +72,9 @@ def put_aside(out_dir: Path, graph_name: str) -> None:
     """Take the earlier runs' JSON files out of the readers' sight."""
     for path in _descriptions(out_dir, graph_name):
         path.replace(path.with_name(f"{_ASIDE}{path.name}"))
+    for path in (out_dir / name for name in write_part_config.filenames(graph_name)):
+        if path.is_symlink():  # to what is gone: the new JSON would be written there
+            path.unlink(missing_ok=True)
 
 
 def remove(out_dir: Path, graph_name: str, parts: int) -> None:
@@ -80,6 +87,9 @@ def remove(out_dir: Path, graph_name: str, parts: int) -> None:
     """
     names = _folders(out_dir, graph_name) | {f"part{part}" for part in range(parts)}
     for folder in (out_dir / name for name in sorted(names)):
+        if folder.is_symlink():
+            folder.unlink(missing_ok=True)
+            continue
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty: what else is in it is the user's

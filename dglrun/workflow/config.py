@@ -347,6 +347,13 @@ def _contradictions_of_keeping(config: RunConfig) -> Iterator[str]:
         yield "--repartition goes with --partitions: without it every job partitions"
     if config.partitions and config.is_skip:
         yield "--partitions: mode Skip has no partition"
+    # The partition of a script would be used again in other images.
+    is_job = config.is_partitioner and config.context.in_job
+    if is_job and config.partitions and config.partition_entry_point and not config.context.image:
+        yield (
+            f"--partitions with --partition-entry-point: expected the image in {env.IMAGE}, got none:"
+            " the operator is older than this image; upgrade it"
+        )
     if config.partitions and config.partition_config_path:
         yield "--partition-config-path: with --partitions the partition's JSON is the one that is kept"
 

@@ -124,6 +124,7 @@ class Pods:
             "DGL_OPERATOR_JOB_NAME": self.job,
             "DGL_OPERATOR_CONTRACT_VERSION": str(version.CURRENT),
             "DGL_OPERATOR_NAMESPACE": "tests",
+            "DGL_OPERATOR_IMAGE": "registry.example.org/job:1",
             "DGL_OPERATOR_NUM_WORKERS": str(self.workers),
             "DGL_OPERATOR_WORKER_CONTAINER": "main",
             "DGL_OPERATOR_KUBECTL_PATH": str(self.root / "kubectl"),

@@ -82,14 +82,18 @@ class _Folder:
 
     def relative(self, entry: str) -> str:
         """A file's name as the folder's own where it lies in it, whatever the metadata call it."""
-        return str(self._place / entry).removeprefix(f"{self._place}/")
+        return str(self._beside(entry)).removeprefix(f"{self._place}/")
 
     def state(self, name: str) -> str:
-        place = self._place / name
-        found = place.stat() if self._files is None else self._files.get(name)
+        place = self._beside(name)
+        found = (self._files or {}).get(name) or place.stat()  # a URI may lead out of the folder
         if found is None:
             raise DataError(f"{self._place / FILENAME}: {place} does not exist")
         return f"{found.size} bytes of {found.mtime_ns} ns"
+
+    def _beside(self, entry: str) -> store.Place:
+        """As `chunked.input_file.beside`: relative to the folder, or an absolute path, or a URI."""
+        return store.place(entry) if store.is_uri(entry) else self._place / entry
 
 
 def _tables(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,8 @@ from dglrun.formats.store import Place
 AT_A_TIME = 4
 """Files that are written, or read, at the same time."""
 _READ = 1 << 20
+SPARED_SECONDS = 86400.0
+"""Leftovers younger than that may be those of a job that runs: it writes them now, or reads them in place."""
 
 T = TypeVar("T")
 
@@ -33,13 +36,17 @@ class Content:
         kept: The partition that its manifest names; None: there is no manifest that can be read.
         problem: Why there is none.
         leftovers: Files of each folder that the manifest does not name: of writers that were killed, or are
-            writing now, or whose partition was replaced.
+            writing now, or whose partition was replaced. None where the manifest cannot be read: which files
+            it names is not known.
+        recent: Those of these folders that `remove` spares: their newest file, or the manifest that has made
+            them leftovers, is younger than `SPARED_SECONDS`.
     """
 
     fingerprint: str
     kept: KeptPartition | None
     problem: str
     leftovers: Mapping[str, int]
+    recent: frozenset[str] = frozenset()
 
 
 class PartitionStore:
@@ -128,7 +135,8 @@ class PartitionStore:
         Raises:
             StoreError: it cannot be read or written, or is not what the manifest says.
         """
-        self._retried(lambda: self._file(kept, name).download(path, kept.files[name].sha256))
+        place, sha256 = self._file(kept, name), kept.files[name].sha256
+        self._read(lambda seconds: place.download(path, sha256, seconds))
 
     def local_folder(self, kept: KeptPartition) -> Path | None:
         """The folder of the files where they can be used in place; None: in a store they cannot."""
@@ -184,11 +192,13 @@ class PartitionStore:
             The partition that the manifest names now.
 
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or lacks a file that somebody has removed.
         """
         if not replaces and (earlier := self.find(kept.input)[0]):
             self.drop(kept.input, kept.folder)
             return earlier
+        if problems := self.lacking(kept):
+            raise StoreError(f"{problems[0]}: changed or removed while the partition was written")
         place = self._place / kept.fingerprint / MANIFEST
         self._retried(lambda: place.write_bytes(kept_partition.encode(kept)))
         return kept
@@ -204,14 +214,17 @@ class PartitionStore:
         """What the store has, by fingerprint.
 
         Raises:
+            DataError: it is a folder that does not exist; object storage has no folders.
             StoreError: it cannot be read.
         """
-        found: dict[str, dict[str, int]] = {}
-        for name in self._retried(self._place.files):
+        if not self.is_remote and not Path(self._place.key).exists():
+            raise DataError(f"{self}: expected the folder of --partitions, found none")
+        found: dict[str, dict[str, list[int]]] = {}
+        for name, stat in self._retried(self._place.files).items():
             fingerprint, _, rest = name.partition("/")
             if is_fingerprint(fingerprint) and rest:
-                folders, folder = found.setdefault(fingerprint, {}), rest.partition("/")[0]
-                folders[folder] = folders.get(folder, 0) + 1
+                entries = found.setdefault(fingerprint, {})
+                entries.setdefault(rest.partition("/")[0], []).append(stat.mtime_ns)
         return [self._content(fingerprint, found[fingerprint]) for fingerprint in sorted(found)]
 
     def wrong_sums(self, kept: KeptPartition) -> list[str]:
@@ -227,22 +240,31 @@ class PartitionStore:
 
         Args:
             content: What is to go.
-            only_leftovers: Keep the partition itself.
+            only_leftovers: Keep the partition itself, and the recent leftovers.
 
         Returns:
             How many folders were removed.
 
         Raises:
+            DataError: only leftovers are to go, and which these are is not known: the manifest is none.
             StoreError: the store cannot be written.
         """
-        place, folders = self._place / content.fingerprint, list(content.leftovers)
-        if not only_leftovers:
-            self._retried((place / MANIFEST).remove_tree)
-            folders += [content.kept.folder] if content.kept else []
+        place = self._place / content.fingerprint
+        if only_leftovers:
+            return self._remove_leftovers(place, content)
+        folders = [*content.leftovers, *([content.kept.folder] if content.kept else [])]
+        self._retried((place / MANIFEST).remove_tree)
         for folder in folders:
             self._retried((place / folder).remove_tree)
-        if not only_leftovers:
-            self._retried(place.remove_tree)
+        self._retried(place.remove_tree)
+        return len(folders)
+
+    def _remove_leftovers(self, place: Place, content: Content) -> int:
+        kept = self._manifest(place)  # again: one of the folders may have become the partition meanwhile
+        gone = content.leftovers.keys() - content.recent
+        folders = [folder for folder in sorted(gone) if kept is None or folder != kept.folder]
+        for folder in folders:
+            self._retried((place / folder).remove_tree)
         return len(folders)
 
     def _wrong(self, kept: KeptPartition) -> Iterator[str]:
@@ -251,20 +273,24 @@ class PartitionStore:
         for name, file in kept.files.items():
             place = self._file(kept, name)
             if found.get(name) == file.size:
-                got = self._retried(partial(_sum, place))
+                got = self._read(partial(_sum, place))
                 if got != file.sha256:
                     yield f"{place}: expected SHA-256 {file.sha256}, got {got}"
 
-    def _content(self, fingerprint: str, folders: Mapping[str, int]) -> Content:
+    def _content(self, fingerprint: str, entries: Mapping[str, list[int]]) -> Content:
+        """Of a fingerprint, by the times of the files of each of its entries, in ns."""
         try:
             kept, problem = self._manifest(self._place / fingerprint), f"no {MANIFEST}"
         except StoreError:
             raise
         except DataError as error:
-            kept, problem = None, str(error)
+            return Content(fingerprint, None, str(error), {})
         used = {kept.folder} if kept else set()
-        left = {name: count for name, count in folders.items() if FOLDER.fullmatch(name) and name not in used}
-        return Content(fingerprint, kept, "" if kept else problem, left)
+        left = {name: times for name, times in entries.items() if FOLDER.fullmatch(name) and name not in used}
+        since, replaced = (time.time() - SPARED_SECONDS) * 1e9, entries.get(MANIFEST, [])
+        recent = frozenset(name for name, times in left.items() if max(*times, *replaced, 0) > since)
+        counts = {name: len(times) for name, times in left.items()}
+        return Content(fingerprint, kept, "" if kept else problem, counts, recent)
 
     def _manifest(self, folder: Place) -> KeptPartition | None:
         """The manifest in a folder; None: there is none."""
@@ -272,7 +298,7 @@ class PartitionStore:
         if self._retried(place.stat) is None:
             return None
         try:
-            return kept_partition.decode(self._retried(place.read_bytes))
+            return kept_partition.decode(self._read(place.read_bytes))
         except NoManifestError as error:
             raise DataError(f"{place}: {error}") from None
 
@@ -282,12 +308,16 @@ class PartitionStore:
     def _retried(self, call: Callable[[], T]) -> T:
         return store.retried(call, self._seconds)
 
+    def _read(self, read: Callable[[float], T]) -> T:
+        """Call what reads a file with a patience; of an object what has come stays, as each range has it."""
+        return read(self._seconds) if self.is_remote else self._retried(lambda: read(0))
 
-def _sum(place: Place) -> str:
+
+def _sum(place: Place, seconds: float) -> str:
     """The SHA-256 of a file in the store."""
     found = hashlib.sha256()
     try:
-        with place.open_range() as file:
+        with place.open_range(seconds) as file:
             while block := file.read(_READ):
                 found.update(block)
     except OSError as error:  # of a folder; a store has errors of its own

@@ -59,7 +59,7 @@ class Folders:
     def files(self, name: str) -> dict[str, Stat]:
         """All files below a folder."""
         root, found = Path(name), {}
-        for folder, _, names in os.walk(root):
+        for folder, _, names in os.walk(root, onerror=_unless_missing):
             for path in (Path(folder) / each for each in names if PARTIAL not in each):
                 if stat := self.stat(str(path)):
                     found[path.relative_to(root).as_posix()] = stat
@@ -95,6 +95,12 @@ class Folders:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _unless_missing(error: OSError) -> None:
+    """A folder that is not there, or goes meanwhile, has no files; one that cannot be read may have some."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 @contextmanager

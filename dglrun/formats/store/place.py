@@ -18,6 +18,7 @@ from dglrun.formats.store import failures, s3
 from dglrun.formats.store.arrow_backend import Arrow
 from dglrun.formats.store.file_backend import STEP, Backend, Folders, Stat, Sum, Summed, whole_file
 from dglrun.formats.store.ranges import Ranges
+from dglrun.formats.store.retry import PATIENCE
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -134,30 +135,35 @@ class Place:
         with failures.about(str(self)):
             return self._backend.stat(self._path)
 
-    def open_range(self) -> Any:
+    def open_range(self, patience: float = PATIENCE) -> Any:
         """Open the file for reads from any byte on: a `pyarrow.NativeFile`.
 
-        On object storage each read is a request, and is repeated for minutes while the server is away.
+        Args:
+            patience: On object storage each read is a request, repeated for so many seconds while the
+                server is away.
 
         Raises:
             StoreError: there is none, or it cannot be read.
         """
         if self.is_remote:
-            return pa.PythonFile(self.open_object(), mode="r")
+            return pa.PythonFile(self.open_object(patience), mode="r")
         with failures.about(str(self)):
             return self._backend.open_range(self._path)
 
-    def open_object(self) -> Ranges:
+    def open_object(self, patience: float = PATIENCE) -> Ranges:
         """The same as a file object of Python, without a buffer; for places that are remote."""
-        return Ranges(lambda: self._backend.open_range(self._path), str(self))
+        return Ranges(lambda: self._backend.open_range(self._path), str(self), patience)
 
-    def read_bytes(self) -> bytes:
+    def read_bytes(self, patience: float = PATIENCE) -> bytes:
         """The whole file.
+
+        Args:
+            patience: As of `open_range`; 0 where the caller calls again.
 
         Raises:
             StoreError: there is none, or it cannot be read.
         """
-        with failures.about(str(self)), self._reader() as file:
+        with failures.about(str(self)), self._reader(patience) as file:
             return bytes(file.read())
 
     def write_bytes(self, data: bytes) -> None:
@@ -192,12 +198,13 @@ class Place:
             self._backend.write(self._path, _checked(pieces, size, path))
             return pieces.sum()
 
-    def download(self, path: Path, sha256: str | None = None) -> Sum:
+    def download(self, path: Path, sha256: str | None = None, patience: float = PATIENCE) -> Sum:
         """Write a file of this machine with the bytes of this one, whole or not at all.
 
         Args:
             path: The file; its folder must exist.
             sha256: What the sum must be; None: it is not known.
+            patience: As of `open_range`.
 
         Returns:
             Sum and size of what was read.
@@ -205,7 +212,7 @@ class Place:
         Raises:
             StoreError: it cannot be read or written, or the sum is another one.
         """
-        with failures.about(str(self)), self._reader() as file, whole_file(path) as out:
+        with failures.about(str(self)), self._reader(patience) as file, whole_file(path) as out:
             pieces = Summed(file)
             for piece in pieces:
                 out.write(piece)
@@ -228,9 +235,9 @@ class Place:
         with failures.about(str(self)):
             self._backend.remove_tree(self._path)
 
-    def _reader(self) -> Any:
+    def _reader(self, patience: float) -> Any:
         """For reads from the first byte to the last."""
-        return self.open_object() if self.is_remote else Path(self.key).open("rb")
+        return self.open_object(patience) if self.is_remote else Path(self.key).open("rb")
 
     @property
     def _backend(self) -> Backend:

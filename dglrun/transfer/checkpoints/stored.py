@@ -53,7 +53,11 @@ class StoredTarget:
 
     def fetch(self, name: str, path: Path) -> None:
         """As `Target` says."""
-        self._patiently(lambda: (self._place / name).download(path))
+        place, seconds = self._place / name, self._order.patience
+        if place.is_remote:  # each range is tried again by itself
+            _told(lambda: place.download(path, patience=seconds))
+        else:
+            self._patiently(lambda: place.download(path))
 
     def put(self, name: str, file: int, version: Version, is_limited: bool) -> None:
         """As `Target` says."""
@@ -90,7 +94,7 @@ def _recorded(place: store.Place, ranks: int) -> int:
     if place.stat() is None:
         place.write_bytes(json.dumps({"ranks": ranks}).encode())
     try:
-        return int(json.loads(place.read_bytes())["ranks"])
+        return int(json.loads(place.read_bytes(0))["ranks"])
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{place}: expected a number of ranks") from None
 

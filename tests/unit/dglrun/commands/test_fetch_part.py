@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.commands import fetch_part
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.formats.kept import reference
@@ -13,6 +14,7 @@ from dglrun.formats.kept.fingerprint import PartitionInput
 from dglrun.formats.kept.kept_partition import KeptPartition
 from dglrun.formats.kept.partition_store import PartitionStore
 from dglrun.formats.kept.reference import Reference
+from dglrun.formats.store.file_backend import PARTIAL
 from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
@@ -116,6 +118,24 @@ def test_a_file_that_is_not_what_was_kept_is_refused(tmp_path: Path, more: str, 
 
     assert words in str(failed.value)
     assert list((tmp_path / "1/workload").iterdir()) == []
+
+
+def test_what_a_killed_fetcher_has_begun_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take room on the disk and appear among the files of the part."""
+    kept = keep(tmp_path)
+    monkeypatch.setattr(PartitionStore, "local_folder", lambda *_: None)
+    target = tmp_path / "files"
+    (target / "part1").mkdir(parents=True)
+    for name in ("part1/graph.dgl", "tiny.json"):
+        path = target / name
+        path.with_name(f".{path.name}{PARTIAL}0a1b2c3d").write_text("half")
+    reference.write(Reference(str(tmp_path / "store"), INPUT, kept), target / "tiny.kept.json")
+
+    fetch_part.complete_part(target / "tiny.kept.json", 1, 5.0, lambda *_: None)
+
+    made = {path.name for path in (tmp_path / "made/part1").iterdir()}
+    assert {path.name for path in (target / "part1").iterdir()} == made
+    assert {path.name for path in target.iterdir()} == {"part1", "tiny.json", "tiny.kept.json"}
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dglrun import cli
 from dglrun.formats.kept.kept_partition import KeptPartition
 from dglrun.formats.kept.partition_store import PartitionStore
 from tests.unit.dglrun.commands.test_fetch_part import INPUT, keep
+from tests.unit.dglrun.formats.kept.test_partition_store import age
 
 
 @pytest.fixture
@@ -78,6 +79,8 @@ def test_what_a_killed_writer_has_left_is_told_and_can_be_removed(
     uri, store = str(tmp_path / "store"), PartitionStore(str(tmp_path / "store"))
     store.write_file(INPUT, store.new_folder(), "g.json", tmp_path / "made/tiny.json")
     assert "1 files of writers" in run(capsys, "list", uri)[1]
+    assert "1 folders stay" in run(capsys, "remove", uri, kept.fingerprint, "--leftovers")[1]
+    age(tmp_path / "store")
 
     code, said = run(capsys, "remove", uri, kept.fingerprint, "--leftovers")
 
@@ -103,6 +106,7 @@ def test_remove_takes_the_partition_away(
         (("remove", "@", "012"), (65, "a shorter one")),
         (("remove", "@"), (2, "FINGERPRINT")),
         (("list", "relative"), (65, "expected an absolute path or a URI")),
+        (("verify", "/none/of/this/name"), (65, "expected the folder of --partitions, found none")),
     ],
     ids=lambda words: str(words[0]),
 )
@@ -129,6 +133,6 @@ def test_the_help_of_a_way_has_an_example(capsys: pytest.CaptureFixture[str], wa
 
 def test_an_empty_place_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is asked."""
-    assert run(capsys, "list", str(tmp_path / "none"))[0] == 0
-    code, said = run(capsys, "verify", str(tmp_path / "none"))
+    assert run(capsys, "list", str(tmp_path))[0] == 0
+    code, said = run(capsys, "verify", str(tmp_path))
     assert (code, "no partition is kept there" in said) == (0, True)

@@ -99,6 +99,52 @@ def test_a_part_of_another_graph_is_not_written_over(tmp_path: Path) -> None:
     assert contents(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_parts_that_are_links_to_where_they_are_kept_are_replaced_and_never_followed(
+    tmp_path: Path, size: int
+) -> None:
+    """A worker reads a kept partition by links; the next job in its workspace must not change that one."""
+    silently(options(a_toy(1, parts=2).write(tmp_path / "first"), "kept"))
+    before = contents(tmp_path / "kept")
+    (tmp_path / "out").mkdir()
+    for path in (tmp_path / "kept").iterdir():
+        (tmp_path / "out" / path.name).symlink_to(path)
+    source = a_toy(2, parts=2).write(tmp_path / "second")
+
+    silently(options(source), size)
+    silently(options(source, "fresh"), size)
+
+    assert contents(tmp_path / "kept") == before
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+
+
+def test_links_to_a_partition_that_is_gone_are_replaced(tmp_path: Path) -> None:
+    """Nothing is written to where they lead."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "kept").mkdir()
+    for name in ("part0", "part1", "toy.json"):
+        (tmp_path / "out" / name).symlink_to(tmp_path / "kept" / name)
+
+    silently(options(source))
+    silently(options(source, "fresh"))
+
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+def test_links_to_another_file_system_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    """A store is a volume of its own; the parts are written beside the links, which go."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+    silently(options(source))
+    for name in ("part0", "part1"):
+        (tmp_path / "out" / name).rename(tmp_path / f"old-{name}")
+        (tmp_path / "out" / name).symlink_to("/proc")
+
+    earlier_parts.refuse_overwriting(tmp_path / "out", "toy", ("toy.json",), 2)
+
+
 class Killed(BaseException):
     """The end of a run."""
 

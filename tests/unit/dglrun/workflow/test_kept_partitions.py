@@ -13,6 +13,7 @@ from tests.support.wait import read_until
 from tests.unit.dglrun.conftest import PodsOf
 from tests.unit.dglrun.workflow.builders import a_config
 
+IMAGE = {"DGL_OPERATOR_IMAGE": "registry.example.org/job:1"}
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset", "--shm-dir", "../shm")
 PARTITION = """
 import sys
@@ -176,10 +177,19 @@ def test_the_image_of_a_script_is_looked_at() -> None:
     assert looked_for(*CHUNKS, env=image) == looked_for(*CHUNKS)
 
 
+def test_a_script_whose_image_is_not_known_keeps_nothing(pods: Pods) -> None:
+    """An older operator does not name it: a partition would be used again in another image."""
+    done = partition(pods, DGL_OPERATOR_IMAGE="")
+
+    assert done.code == 2
+    assert "expected the image in DGL_OPERATOR_IMAGE, got none" in done.output
+    assert looked_for(*CHUNKS, env={"DGL_OPERATOR_IMAGE": ""})
+
+
 def looked_for(*flags: str, env: dict[str, str] | None = None) -> tuple[str, ...]:
     """What the look is told, without the places that it reads and writes."""
     base = ("--num-partitions", "2", "--partitions", "/store")
-    config = a_config(*base, *flags, phase="Partitioner", env=env)
+    config = a_config(*base, *flags, phase="Partitioner", env={**IMAGE, **(env or {})})
     argv = list(kept_phases.look(config).argv)
     for flag in ("--reference", "--deadline"):
         at = argv.index(flag)

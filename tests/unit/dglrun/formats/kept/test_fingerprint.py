@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglrun.errors import DataError
+from dglrun.formats import store
 from dglrun.formats.kept import input_files
 from dglrun.formats.kept.fingerprint import PartitionInput, differences, is_fingerprint
 
@@ -86,6 +87,24 @@ def test_where_a_chunked_graph_lies_makes_no_difference(graph: Path) -> None:
 
     write_metadata(copied, str(copied / "edges/0.npy"))
     assert of(copied) == before
+
+
+def test_files_may_be_named_by_uris(graph: Path) -> None:
+    """Of a folder of this machine and of a store, within it and beside it, as the readers take them."""
+    before = of(graph)
+    write_metadata(graph, f"file://{graph}/edges/0.npy")
+    assert of(graph) == before
+
+    there, beside = store.place(f"mock:///{graph.name}/in"), store.place(f"mock:///{graph.name}/beside/0.npy")
+    beside.upload(graph / "edges/0.npy")
+    write_metadata(graph, str(beside))
+    for name in ("metadata.json", "data/feat.npy"):
+        (there / name).upload(graph / name)
+    for folder in (str(graph), str(there)):
+        assert f"file: {beside}" in input_files.of_chunked_graph(folder)
+    beside.remove_tree()
+    with pytest.raises(DataError, match=f"{beside} does not exist"):
+        input_files.of_chunked_graph(str(there))
 
 
 def test_a_relative_path_means_the_same_folder(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:

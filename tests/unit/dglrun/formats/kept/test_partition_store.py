@@ -1,6 +1,8 @@
 """Kept partitions in a folder: what is found is one writer's, whole, whatever happens meanwhile."""
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from dglrun.formats.kept.fingerprint import PartitionInput
 from dglrun.formats.kept.kept_partition import KeptFile, KeptPartition, NoManifestError
 from dglrun.formats.kept.partition_store import PartitionStore
 from dglrun.formats.kept.reference import Reference
+from dglrun.formats.store import retry
+from dglrun.formats.store.arrow_backend import Arrow
 
 INPUT = PartitionInput({"file: a": "1"}, {"graph": "g", "parts": "1", "seed": "1"})
 FILES = ("part0/graph.dgl", "part0/node_feat.dgl", "g.json")
@@ -44,6 +48,13 @@ def keep(store: PartitionStore, root: Path, text: str = "one", replaces: bool = 
     *_, last = steps(store, root, text, replaces)
     assert last
     return last
+
+
+def age(folder: Path, hours: float = 25) -> None:
+    """Make all files below a folder that old."""
+    then = time.time() - hours * 3600
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
 
 
 def texts(store: PartitionStore, kept: KeptPartition, root: Path) -> set[str]:
@@ -105,6 +116,8 @@ def test_a_partition_that_takes_the_place_of_another_leaves_its_files(tmp_path: 
     assert texts(store, old, tmp_path) == {"one"}
     (content,) = store.contents()
     assert content.leftovers == {old.folder: len(FILES)}
+    age(tmp_path / "kept")
+    (content,) = store.contents()
     assert store.remove(content, only_leftovers=True) == 1
     assert store.find(INPUT)[0] == new
     assert store.contents()[0].leftovers == {}
@@ -248,6 +261,110 @@ def test_removing_leaves_no_file(tmp_path: Path) -> None:
 
     assert store.contents() == []
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_the_files_of_a_manifest_that_cannot_be_read_are_no_leftovers(tmp_path: Path) -> None:
+    """A later release may write manifests that this one does not know; all or nothing may be removed."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    kept = keep(store, tmp_path)
+    (tmp_path / "kept" / kept.fingerprint / "manifest.json").write_text('{"format": 2}')
+
+    (content,) = store.contents()
+    with pytest.raises(DataError, match=r"manifest\.json: expected"):
+        store.remove(content, only_leftovers=True)
+
+    assert content.leftovers == {}
+    assert store.lacking(kept) == []
+    store.remove(content)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_leftovers_of_the_last_day_stay(tmp_path: Path) -> None:
+    """A writer may be at work on one folder, and jobs may read another that was replaced just now."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    old = keep(store, tmp_path)
+    age(tmp_path / "kept")
+    new = keep(store, tmp_path, "two", replaces=True)
+    next(steps(store, tmp_path, "three"))
+
+    (content,) = store.contents()
+
+    assert store.remove(content, only_leftovers=True) == 0
+    assert content.recent == content.leftovers.keys()
+    assert old.folder in content.recent
+    age(tmp_path / "kept" / new.fingerprint)
+    next(steps(store, tmp_path, "four"))
+    (content,) = store.contents()
+    assert store.remove(content, only_leftovers=True) == 2
+    assert store.find(INPUT)[0] == new
+    assert len(store.contents()[0].leftovers) == 1
+
+
+def test_no_manifest_names_files_that_were_removed_meanwhile(tmp_path: Path) -> None:
+    """The writer is told which file is missing, and nothing can be found."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    writer = steps(store, tmp_path, "one")
+    for _ in FILES:
+        next(writer)
+    (path,) = (tmp_path / "kept").rglob("g.json")
+    path.unlink()
+
+    with pytest.raises(StoreError, match=r"g\.json: expected \d+ bytes, found none: .* removed while"):
+        next(writer)
+
+    assert store.find(INPUT) == (None, "none is kept")
+
+
+def test_a_leftover_that_has_become_the_partition_meanwhile_stays(tmp_path: Path) -> None:
+    """Between the look and the removal its writer may have come to its end."""
+    store = PartitionStore(str(tmp_path / "kept"))
+    writer = steps(store, tmp_path, "one")
+    for _ in FILES:
+        next(writer)
+    age(tmp_path / "kept")
+    (content,) = store.contents()
+    kept = next(writer)
+
+    store.remove(content, only_leftovers=True)
+
+    assert len(content.leftovers) == 1
+    assert not content.recent
+    assert store.find(INPUT)[0] == kept
+
+
+class Clock:
+    """A clock that goes on when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let them pass."""
+        self.now += seconds
+
+
+def test_a_store_that_is_away_is_tried_for_as_long_as_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that are tried again by themselves add nothing to it."""
+    store, clock = PartitionStore(f"mock:///{tmp_path.name}", 600.0), Clock()
+    kept = keep(store, tmp_path)
+
+    def away(*_: object) -> None:
+        raise OSError("curlCode: 7, no connection")
+
+    monkeypatch.setattr(Arrow, "open_range", away)
+    monkeypatch.setattr(retry, "time", clock)
+
+    for read in (lambda: store.fetch(kept, "g.json", tmp_path / "f"), lambda: store.find(INPUT)):
+        clock.now = 1.0
+        with pytest.raises(StoreError, match="does not answer"):
+            read()
+        assert 590 < clock.now <= 601
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_to_be_found(tmp_path: Path) -> None:

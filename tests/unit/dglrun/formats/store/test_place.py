@@ -52,6 +52,16 @@ def test_a_place_that_is_missing_has_no_files(base: Place) -> None:
     assert caught.value.failure is StoreFailure.MISSING
 
 
+@pytest.mark.parametrize("target", ["self", "file"])
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, target: str) -> None:
+    """Whoever takes it for empty makes anew what is there, or says that all is well."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "self").symlink_to(tmp_path / target)
+
+    with pytest.raises(StoreError, match=f"{tmp_path}/self: cannot be read or written"):
+        store.place(str(tmp_path / "self")).files()
+
+
 def test_a_folder_is_no_file(base: Place) -> None:
     """A folder has files and no stat."""
     (base / "a/b").write_bytes(b"1")
