@@ -218,7 +218,9 @@ def test_all_workers_together_send_no_more_than_a_launcher_takes() -> None:
 @pytest.mark.parametrize("text", ["relative", "s3://key:secret@bucket/p", "s3://bucket/p?access_key=k"])
 def test_a_place_is_a_path_or_a_uri_without_secrets(text: str) -> None:
     """A plan, a log and a process list would show them."""
-    with pytest.raises(ConfigError, match="--checkpoints: expected an absolute path") as raised:
+    with pytest.raises(
+        ConfigError, match=r"--checkpoints: expected (an absolute path|no credentials)"
+    ) as raised:
         a_config("--checkpoints", text)
     assert "secret" not in str(raised.value)
     assert "access_key" not in str(raised.value)
