@@ -158,16 +158,21 @@ class RunConfig(BaseModel):
             raise ValueError("expected one or more of coo, csc, csr, separated by commas")
         return text
 
-    @field_validator("checkpoints", "partitions")
+    @field_validator("chunked_graph", "checkpoints", "partitions", "output_uri")
     @classmethod
-    def _is_place(cls, text: str | None) -> str | None:
+    def _has_no_secrets(cls, text: str | None) -> str | None:
         if uri.may_have_secrets(text or ""):
             raise ValueError(
                 "expected no credentials and no options in the URI (no '@', '?' or '#'):"
                 " they are in the environment"
             )
+        return text
+
+    @field_validator("checkpoints", "partitions", "output_uri")
+    @classmethod
+    def _is_place(cls, text: str | None) -> str | None:
         if text is not None and not (text.startswith("/") or uri.is_uri(text)):
-            raise ValueError("expected an absolute path, or a URI such as s3://bucket/prefix")
+            raise ValueError("expected an absolute path or a URI such as s3://bucket/prefix")
         return text
 
     @property
@@ -296,11 +301,6 @@ def _source_of_parts(config: RunConfig) -> str:
 
 def _contradictions(config: RunConfig) -> list[str]:
     context, problems = config.context, []
-    if config.output_uri and not (config.output_uri.startswith("/") or "://" in config.output_uri):
-        problems.append(
-            "--output: expected an absolute path or a URI such as s3://bucket/prefix,"
-            f" got {config.output_uri!r}"
-        )
     if not config.is_skip and context.workers and config.num_partitions not in (None, context.workers):
         problems.append(
             f"--num-partitions is {config.num_partitions}, but the job has {context.workers} workers"
@@ -365,7 +365,7 @@ def _shown(value: object) -> object:
 
 
 def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
+    return "--output" if field == "output_uri" else "--" + field.replace("_", "-")
 
 
 def _variable(field: str) -> str:
