@@ -6,6 +6,8 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _AUTHORITY = re.compile(r"[^/:]*|(\[[^]/]*\]|[^/:]+):[0-9]+")
 """A host or a bucket, with a port or without."""
 
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+
 
 def is_uri(text: str) -> bool:
     """Whether a text names a place by a URI and not by a path."""
@@ -25,6 +27,16 @@ def may_have_secrets(text: str) -> bool:
     is_bucket = text[: found.end()].lower() == "s3://"
     has_user = ":" in authority if is_bucket else not _AUTHORITY.fullmatch(authority)
     return has_user or any(sign in text for sign in "@?#")
+
+
+def is_bucket(text: str) -> bool:
+    """Whether a bucket of S3 may have this name."""
+    return _BUCKET.fullmatch(text) is not None
+
+
+def lacks_bucket(text: str) -> bool:
+    """Whether it is a URI of S3 without a name that a bucket may have."""
+    return text.lower().startswith("s3://") and not is_bucket(text[len("s3://") :].partition("/")[0])
 
 
 def shown(text: str) -> str:

@@ -160,12 +160,14 @@ class RunConfig(BaseModel):
 
     @field_validator("chunked_graph", "checkpoints", "partitions", "output_uri")
     @classmethod
-    def _has_no_secrets(cls, text: str | None) -> str | None:
+    def _is_good_if_a_uri(cls, text: str | None) -> str | None:
         if uri.may_have_secrets(text or ""):
             raise ValueError(
                 "expected no credentials and no options in the URI (no '@', '?' or '#'):"
                 " they are in the environment"
             )
+        if uri.lacks_bucket(text or ""):
+            raise ValueError("expected a bucket's name as in s3://bucket/prefix")
         return text
 
     @field_validator("checkpoints", "partitions", "output_uri")

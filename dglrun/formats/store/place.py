@@ -2,7 +2,6 @@
 
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,9 +17,8 @@ from dglrun.formats.store import failures, s3
 from dglrun.formats.store.arrow_backend import Arrow
 from dglrun.formats.store.file_backend import STEP, Backend, Folders, Stat, Sum, Summed, whole_file
 from dglrun.formats.store.ranges import Ranges
-from dglrun.formats.uri import is_uri, may_have_secrets, shown
+from dglrun.formats.uri import is_bucket, is_uri, may_have_secrets, shown
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _FOLDERS = Folders()
 
 
@@ -62,7 +60,7 @@ def place(text: str, environ: Mapping[str, str] | None = None) -> "Place":
 
 def _on_s3(text: str, settings: s3.Settings) -> "Place":
     bucket, _, key = text[len("s3://") :].partition("/")
-    if not _BUCKET.fullmatch(bucket):
+    if not is_bucket(bucket):
         raise DataError(f"expected s3://bucket/prefix, got {text!r}")
     return Place(f"s3://{bucket}", _key(key, text), settings)
 

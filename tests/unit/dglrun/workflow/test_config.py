@@ -91,6 +91,13 @@ def test_a_uri_with_a_secret_is_refused_and_not_shown(flag: str, text: str) -> N
     assert str(error.value).endswith("got 's3://...'")
 
 
+@pytest.mark.parametrize("text", ["s3://", "s3:///p", "s3://bad_bucket!/p", "S3://b"])
+def test_a_name_that_no_bucket_has_is_refused(text: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(ConfigError, match=r"--output: expected a bucket's name as in s3://bucket/prefix"):
+        a_config("--output", text)
+
+
 def test_a_chunked_graph_may_be_named_by_a_relative_path() -> None:
     """Other places may not: pods have different working folders."""
     assert a_config("--chunked-graph", "graphs/g").chunked_graph == "graphs/g"
