@@ -99,7 +99,7 @@ def read_bytes(file: File) -> bytes:
         DataError: it is missing, or cannot be read.
     """
     try:
-        return file.read_bytes() if isinstance(file, Path) else store.retried(file.read_bytes)
+        return file.read_bytes()
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}") from None
 

@@ -128,7 +128,7 @@ class PartitionStore:
         Raises:
             StoreError: it cannot be read or written, or is not what the manifest says.
         """
-        self._retried(lambda: self._file(kept, name).download(path, kept.files[name].sha256))
+        self._file(kept, name).download(path, kept.files[name].sha256, self._seconds)
 
     def local_folder(self, kept: KeptPartition) -> Path | None:
         """The folder of the files where they can be used in place; None: in a store they cannot."""
@@ -251,7 +251,7 @@ class PartitionStore:
         for name, file in kept.files.items():
             place = self._file(kept, name)
             if found.get(name) == file.size:
-                got = self._retried(partial(_sum, place))
+                got = store.retried(partial(_sum, place, self._seconds), place.patience_around(self._seconds))
                 if got != file.sha256:
                     yield f"{place}: expected SHA-256 {file.sha256}, got {got}"
 
@@ -272,7 +272,7 @@ class PartitionStore:
         if self._retried(place.stat) is None:
             return None
         try:
-            return kept_partition.decode(self._retried(place.read_bytes))
+            return kept_partition.decode(place.read_bytes(self._seconds))
         except NoManifestError as error:
             raise DataError(f"{place}: {error}") from None
 
@@ -283,11 +283,11 @@ class PartitionStore:
         return store.retried(call, self._seconds)
 
 
-def _sum(place: Place) -> str:
+def _sum(place: Place, patience: float) -> str:
     """The SHA-256 of a file in the store."""
     found = hashlib.sha256()
     try:
-        with place.open_range() as file:
+        with place.open_range(patience) as file:
             while block := file.read(_READ):
                 found.update(block)
     except OSError as error:  # of a folder; a store has errors of its own

@@ -17,6 +17,7 @@ from dglrun.formats.store import failures, s3
 from dglrun.formats.store.arrow_backend import Arrow
 from dglrun.formats.store.file_backend import STEP, Backend, Folders, Stat, Sum, Summed, whole_file
 from dglrun.formats.store.ranges import Ranges
+from dglrun.formats.store.retry import PATIENCE, retried
 from dglrun.formats.uri import is_bucket, is_uri, may_have_secrets, shown
 
 _FOLDERS = Folders()
@@ -132,31 +133,41 @@ class Place:
         with failures.about(str(self)):
             return self._backend.stat(self._path)
 
-    def open_range(self) -> Any:
+    def open_range(self, patience: float = PATIENCE) -> Any:
         """Open the file for reads from any byte on: a `pyarrow.NativeFile`.
 
-        On object storage each read is a request, and is repeated for minutes while the server is away.
+        On object storage each read is a request, and is repeated while the server is away.
+
+        Args:
+            patience: For how many seconds.
 
         Raises:
             StoreError: there is none, or it cannot be read.
         """
         if self.is_remote:
-            return pa.PythonFile(self.open_object(), mode="r")
+            return pa.PythonFile(self.open_object(patience), mode="r")
         with failures.about(str(self)):
             return self._backend.open_range(self._path)
 
-    def open_object(self) -> Ranges:
+    def open_object(self, patience: float = PATIENCE) -> Ranges:
         """The same as a file object of Python, without a buffer; for places that are remote."""
-        return Ranges(lambda: self._backend.open_range(self._path), str(self))
+        return Ranges(lambda: self._backend.open_range(self._path), str(self), patience)
 
-    def read_bytes(self) -> bytes:
+    def read_bytes(self, patience: float = PATIENCE) -> bytes:
         """The whole file.
+
+        Args:
+            patience: For how many seconds failures that may pass are tried again; the caller repeats nothing.
 
         Raises:
             StoreError: there is none, or it cannot be read.
         """
-        with failures.about(str(self)), self._reader() as file:
-            return bytes(file.read())
+
+        def read() -> bytes:
+            with failures.about(str(self)), self._reader(patience) as file:
+                return bytes(file.read())
+
+        return retried(read, self.patience_around(patience))
 
     def write_bytes(self, data: bytes) -> None:
         """Write the file, whole or not at all.
@@ -190,12 +201,13 @@ class Place:
             self._backend.write(self._path, _checked(pieces, size, path))
             return pieces.sum()
 
-    def download(self, path: Path, sha256: str | None = None) -> Sum:
+    def download(self, path: Path, sha256: str | None = None, patience: float = PATIENCE) -> Sum:
         """Write a file of this machine with the bytes of this one, whole or not at all.
 
         Args:
             path: The file; its folder must exist.
             sha256: What the sum must be; None: it is not known.
+            patience: For how many seconds failures that may pass are tried again; the caller repeats nothing.
 
         Returns:
             Sum and size of what was read.
@@ -203,7 +215,14 @@ class Place:
         Raises:
             StoreError: it cannot be read or written, or the sum is another one.
         """
-        with failures.about(str(self)), self._reader() as file, whole_file(path) as out:
+        return retried(lambda: self._download(path, sha256, patience), self.patience_around(patience))
+
+    def patience_around(self, patience: float) -> float:
+        """For how long a whole read is begun again: not at all where each of its requests is repeated."""
+        return 0.0 if self.is_remote else patience
+
+    def _download(self, path: Path, sha256: str | None, patience: float) -> Sum:
+        with failures.about(str(self)), self._reader(patience) as file, whole_file(path) as out:
             pieces = Summed(file)
             for piece in pieces:
                 out.write(piece)
@@ -226,9 +245,9 @@ class Place:
         with failures.about(str(self)):
             self._backend.remove_tree(self._path)
 
-    def _reader(self) -> Any:
+    def _reader(self, patience: float) -> Any:
         """For reads from the first byte to the last."""
-        return self.open_object() if self.is_remote else Path(self.key).open("rb")
+        return self.open_object(patience) if self.is_remote else Path(self.key).open("rb")
 
     @property
     def _backend(self) -> Backend:

@@ -53,7 +53,7 @@ class StoredTarget:
 
     def fetch(self, name: str, path: Path) -> None:
         """As `Target` says."""
-        self._patiently(lambda: (self._place / name).download(path))
+        _told(lambda: (self._place / name).download(path, patience=self._order.patience))
 
     def put(self, name: str, file: int, version: Version, is_limited: bool) -> None:
         """As `Target` says."""
@@ -90,7 +90,7 @@ def _recorded(place: store.Place, ranks: int) -> int:
     if place.stat() is None:
         place.write_bytes(json.dumps({"ranks": ranks}).encode())
     try:
-        return int(json.loads(place.read_bytes())["ranks"])
+        return int(json.loads(place.read_bytes(patience=0.0))["ranks"])
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{place}: expected a number of ranks") from None
 
