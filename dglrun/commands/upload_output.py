@@ -1,10 +1,11 @@
 """`python -m dglrun.commands.upload_output`: the launcher's output folder, to where `--output` says.
 
 Each file appears whole. dglrun-output.json, with names, sizes and sums, goes first and comes last: where it
-is, all files are.
+is, all files are. `--check` asks the place, before a training, for what an upload begins with.
 """
 
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from dglrun.contract import exitcodes
 from dglrun.errors import DataError
 from dglrun.formats import store
 from dglrun.formats.output_folder import HIDDEN
-from dglrun.formats.store import Place, Sum
+from dglrun.formats.store import Place, StoreError, Sum
 
 MANIFEST = "dglrun-output.json"
 AT_ONCE = 4
@@ -25,15 +26,32 @@ AT_ONCE = 4
 def main(argv: list[str]) -> int:
     """Upload; 0, or the code of what is wrong, with one line that says it."""
     parser = Parser("dglrun.commands.upload_output", description="Internal: upload the output of a job.")
-    parser.add_argument("--folder", type=Path, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--folder", type=Path)
+    what.add_argument("--check", action="store_true")
     parser.add_argument("--to", required=True)
     args = parser.read(argv)
     try:
-        _upload(args.folder, store.place(args.to))
+        place = store.place(args.to)
+        if args.check:
+            _check(place)
+        else:
+            _upload(args.folder, place)
     except DataError as error:
         print(f"dglrun: --output: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return exitcodes.OK
+
+
+def _check(place: Place) -> None:
+    """Ask for the manifest, which need not exist; nothing is written, as the training may still fail."""
+    store.retried((place / MANIFEST).stat)
+    if place.is_remote:
+        return
+    path = Path(place.key)
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise StoreError(f"{place}: expected a folder that can be written, got {there}")
 
 
 def _upload(folder: Path, place: Place) -> None:

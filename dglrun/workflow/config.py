@@ -1,15 +1,14 @@
 """A run's configuration: the command line and the pod's environment, checked once and frozen."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dglrun.contract import env, names, version
 from dglrun.contract.names import Mode
+from dglrun.formats import uri
 from dglrun.mpi.mpirun import INTERFACE
 from dglrun.partitioning import BACKENDS, DGL_API_BACKENDS, DGL_METHODS
 
@@ -17,8 +16,6 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastZero = Annotated[int, Field(ge=0)]
 
 
-PLACE = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@]*(/[^?#]*)?$")
-"""A URI without credentials, which have their place in the environment."""
 JOB_BACKENDS = {**BACKENDS, Mode.DGL_API: DGL_API_BACKENDS}
 """What partitions a chunked graph in a job of each mode: the first one unless another is named."""
 
@@ -161,14 +158,23 @@ class RunConfig(BaseModel):
             raise ValueError("expected one or more of coo, csc, csr, separated by commas")
         return text
 
-    @field_validator("checkpoints", "partitions")
+    @field_validator("chunked_graph", "checkpoints", "partitions", "output_uri")
+    @classmethod
+    def _is_good_if_a_uri(cls, text: str | None) -> str | None:
+        if uri.may_have_secrets(text or ""):
+            raise ValueError(
+                "expected no credentials and no options in the URI (no '@', '?' or '#'):"
+                " they are in the environment"
+            )
+        if uri.lacks_bucket(text or ""):
+            raise ValueError("expected a bucket's name as in s3://bucket/prefix")
+        return text
+
+    @field_validator("checkpoints", "partitions", "output_uri")
     @classmethod
     def _is_place(cls, text: str | None) -> str | None:
-        found = urlsplit(text or "/")
-        if found.username or found.password or found.query:
-            raise ValueError("expected no credentials and no options in the URI: they are in the environment")
-        if text is not None and not (text.startswith("/") or PLACE.match(text)):
-            raise ValueError("expected an absolute path, or a URI such as s3://bucket/prefix")
+        if text is not None and not (text.startswith("/") or uri.is_uri(text)):
+            raise ValueError("expected an absolute path or a URI such as s3://bucket/prefix")
         return text
 
     @property
@@ -297,11 +303,6 @@ def _source_of_parts(config: RunConfig) -> str:
 
 def _contradictions(config: RunConfig) -> list[str]:
     context, problems = config.context, []
-    if config.output_uri and not (config.output_uri.startswith("/") or "://" in config.output_uri):
-        problems.append(
-            "--output: expected an absolute path or a URI such as s3://bucket/prefix,"
-            f" got {config.output_uri!r}"
-        )
     if not config.is_skip and context.workers and config.num_partitions not in (None, context.workers):
         problems.append(
             f"--num-partitions is {config.num_partitions}, but the job has {context.workers} workers"
@@ -363,17 +364,17 @@ def _told(error: ValidationError, name: Callable[[str], str]) -> str:
     for problem in error.errors():
         where = name(str(problem["loc"][0]))
         what = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {_without_secrets(problem['input'])!r}")
+        lines.append(f"{where}: {what[0].lower()}{what[1:]}, got {_shown(problem['input'])!r}")
     return "\n".join(lines)
 
 
-def _without_secrets(value: object) -> object:
-    """A URI without what may be credentials in it: a log shows it to many."""
-    return re.sub(r"//[^/]*@|[?#].*", "...", value) if isinstance(value, str) and "://" in value else value
+def _shown(value: object) -> object:
+    """A value without what may be credentials in it: a log shows it to many."""
+    return uri.shown(value) if isinstance(value, str) else value
 
 
 def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
+    return "--output" if field == "output_uri" else "--" + field.replace("_", "-")
 
 
 def _variable(field: str) -> str:

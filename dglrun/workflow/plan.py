@@ -58,6 +58,7 @@ LAUNCHER_RATE = 200e6
 ABSENT_SECONDS = 10.0
 """How long the last round of checkpoints waits for a worker that cannot be reached."""
 KEEP = "dglrun.transfer.checkpoints"
+UPLOAD = "dglrun.commands.upload_output"
 RUN = "<id of this run>"
 
 Strings = tuple[str, ...]
@@ -72,14 +73,17 @@ def plan(config: RunConfig, hosts: Sequence[Host] = (), run: str = RUN) -> tuple
         run: Identity of the run.
     """
     if config.is_skip:
-        return (_skip(config),)
+        return _skip(config)
     if config.is_partitioner:
         return partition_phases.in_partitioner(config, run)
     return launcher_phases(config, hosts, run)
 
 
 def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[PlanPhase, ...]:
-    """Copy the parts to the workers, unless they make them; start the agents; train; collect the output."""
+    """Copy the parts to the workers, unless they make them; start the agents; train; collect the output.
+
+    The first step checks --output, if it is given.
+    """
     pod = names.launcher(config.context.job)
     agents = (_start_agents(config, hosts, run),)
     train, collect = (_keep(config, hosts), _train(config, hosts)), _collects(config, hosts, run)
@@ -89,7 +93,8 @@ def launcher_phases(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple
         dispatch = _dispatch(config, hosts, run)
         first = (PlanPhase(3, PHASES, pod, "dispatch partitions", report.STAGE_DISPATCHING, dispatch),)
     return (
-        *first,
+        replace(first[0], steps=(*_check_output(config), *first[0].steps)),
+        *first[1:],
         PlanPhase(4, PHASES, pod, "revise hostfile", report.STAGE_DISPATCHING, agents),
         PlanPhase(5, PHASES, pod, "launch the training", report.STAGE_TRAINING, train, collect),
     )
@@ -153,7 +158,8 @@ def worker_part_config(config: RunConfig) -> str:
     return f"{config.workload}/{config.partition_config.rsplit('/', 1)[-1]}"
 
 
-def _skip(config: RunConfig) -> PlanPhase:
+def _skip(config: RunConfig) -> tuple[PlanPhase, ...]:
+    """The check of --output is a phase of its own, as what follows the steps of one follows their failure."""
     argv = (config.python, config.train_entry_point or "", *_chosen(config), *config.script_args)
     environ = {
         "DGLBACKEND": "pytorch",
@@ -166,7 +172,13 @@ def _skip(config: RunConfig) -> PlanPhase:
     run = Run(argv, environ, folders=(config.output, _checkpoint_folder(config, 0)))
     here = Host("127.0.0.1", names.DGL_PORT, pod)
     steps: tuple[Step, ...] = (_keep(config, (here,)), run) if config.checkpoints else (run,)
-    return PlanPhase(1, 1, pod, "launch the training", report.STAGE_TRAINING, steps, _upload(config))
+    training, checks = ("launch the training", report.STAGE_TRAINING), _check_output(config)
+    if not checks:
+        return (PlanPhase(1, 1, pod, *training, steps),)
+    return (
+        PlanPhase(1, 2, pod, "check the output's place", report.STAGE_TRAINING, checks),
+        PlanPhase(2, 2, pod, *training, steps, _upload(config)),
+    )
 
 
 def _dispatch(config: RunConfig, hosts: Sequence[Host], run: str) -> tuple[Step, ...]:
@@ -359,9 +371,16 @@ def _upload(config: RunConfig) -> tuple[Run, ...]:
     """The output folder goes on to where the user keeps it, if that is said."""
     if not config.output_uri:
         return ()
-    argv = (config.python, "-m", "dglrun.commands.upload_output")
-    ends = ("--folder", config.output, "--to", config.output_uri)
-    return (Run((*argv, *ends), title="uploading the output"),)
+    flags = ("--folder", config.output, "--to", config.output_uri)
+    return (Run((config.python, "-m", UPLOAD, *flags), title="uploading the output"),)
+
+
+def _check_output(config: RunConfig) -> tuple[Run, ...]:
+    """Before a training of days: what refuses the output then refuses it now."""
+    if not config.output_uri:
+        return ()
+    flags = ("--check", "--to", config.output_uri)
+    return (Run((config.python, "-m", UPLOAD, *flags), title="the check of --output"),)
 
 
 def _collect(config: RunConfig, host: Host, folder: str, marker: str) -> Collect:

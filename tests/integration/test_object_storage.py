@@ -334,6 +334,29 @@ def test_an_output_that_is_refused_is_one_line(base: Place, tmp_path: Path) -> N
     assert base.files() == {}
 
 
+@pytest.mark.parametrize(
+    ("environ", "bucket", "words"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "data", "refuses the credentials"),
+        ({}, "none", "expected a bucket, which must exist, found none"),
+    ],
+)
+def test_a_check_of_the_output_finds_what_an_upload_would(
+    base: Place, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], bucket: str, words: str
+) -> None:
+    """Before the training; a place that is good is left as it is."""
+    assert dglrun("dglrun.commands.upload_output", "--check", "--to", str(base)).returncode == 0
+    assert base.files() == {}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    ended = dglrun("dglrun.commands.upload_output", "--check", "--to", f"s3://{bucket}/run")
+
+    assert ended.returncode == 77
+    assert ended.stderr.startswith(f"dglrun: --output: s3://{bucket}")
+    assert words in ended.stderr
+
+
 def test_a_graph_that_cannot_be_read_is_one_line(base: Place) -> None:
     """The job's first step says what is wrong, and ends with the code of object storage."""
     ended = dglrun("dglrun.commands.validate_input", "--in-dir", str(base), "--graph-name", "g")

@@ -2,7 +2,6 @@
 
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,15 +18,9 @@ from dglrun.formats.store.arrow_backend import Arrow
 from dglrun.formats.store.file_backend import STEP, Backend, Folders, Stat, Sum, Summed, whole_file
 from dglrun.formats.store.ranges import Ranges
 from dglrun.formats.store.retry import PATIENCE
+from dglrun.formats.uri import is_bucket, is_uri, may_have_secrets, shown
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _FOLDERS = Folders()
-
-
-def is_uri(text: str) -> bool:
-    """Whether a text names a place by a URI and not by a path."""
-    return _URI.match(text) is not None
 
 
 def place(text: str, environ: Mapping[str, str] | None = None) -> "Place":
@@ -42,14 +35,19 @@ def place(text: str, environ: Mapping[str, str] | None = None) -> "Place":
     """
     if not is_uri(text):
         if not text.startswith("/"):
-            raise DataError(f"expected an absolute path or a URI such as s3://bucket/prefix, got {text!r}")
+            raise DataError(
+                f"expected an absolute path or a URI such as s3://bucket/prefix, got {shown(text)!r}"
+            )
         return Place("", posixpath.normpath(text).replace("//", "/"))
-    found = urlsplit(text)
-    if found.username or found.password or found.query or found.fragment:
+    if may_have_secrets(text):
         raise DataError(
-            f"{found.scheme}://{found.hostname or ''}{found.path}: expected no credentials and no options in"
-            " the URI: they are in the environment"
+            f"{shown(text)}: expected no credentials and no options in the URI (no '@', '?' or '#'):"
+            " they are in the environment"
         )
+    try:
+        found = urlsplit(text)
+    except ValueError:
+        raise DataError(f"expected a URI such as s3://bucket/prefix, got {text!r}") from None
     if found.scheme == "file":
         if found.netloc or not found.path:
             raise DataError(f"expected file:///PATH, got {text!r}")
@@ -63,7 +61,7 @@ def place(text: str, environ: Mapping[str, str] | None = None) -> "Place":
 
 def _on_s3(text: str, settings: s3.Settings) -> "Place":
     bucket, _, key = text[len("s3://") :].partition("/")
-    if not _BUCKET.fullmatch(bucket):
+    if not is_bucket(bucket):
         raise DataError(f"expected s3://bucket/prefix, got {text!r}")
     return Place(f"s3://{bucket}", _key(key, text), settings)
 

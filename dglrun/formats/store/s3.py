@@ -77,7 +77,10 @@ def _endpoint(name: str, url: str) -> tuple[str, str]:
     """Scheme, and host with port."""
     if not url:
         return "https", ""
-    found = urlsplit(url)
+    try:
+        found = urlsplit(url)
+    except ValueError:
+        raise DataError(f"{name}: expected https://HOST or https://HOST:PORT") from None
     extra = found.username or found.path.strip("/") or found.query or found.fragment
     if found.scheme not in ("http", "https") or not found.hostname or extra:
         raise DataError(f"{name}: expected https://HOST or https://HOST:PORT, got {_without_user(url)!r}")

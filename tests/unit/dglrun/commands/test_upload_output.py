@@ -65,3 +65,34 @@ def test_no_output_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert (kept / MANIFEST).exists()
     assert "no output to upload" in capsys.readouterr().out
+
+
+def test_a_check_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A place that need not exist yet is good, and stays as it is."""
+    for text in (str(tmp_path / "none/run"), f"mock:///{tmp_path.name}-check"):
+        assert upload_output.main(["--check", "--to", text]) == exitcodes.OK
+
+    assert list(tmp_path.iterdir()) == []
+    assert store.place(f"mock:///{tmp_path.name}-check").files() == {}
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("ftp://host/run", exitcodes.DATA, "ftp://host: expected a path or a URI that pyarrow.fs opens"),
+        ("{folder}/file", exitcodes.STORE, "/file: expected a folder that can be written"),
+        ("{folder}/file/run", exitcodes.STORE, "/file/run: expected a folder that can be written"),
+    ],
+)
+def test_a_check_says_what_an_upload_would_fail_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, code: int, words: str
+) -> None:
+    """In one line, with the code of an upload."""
+    (tmp_path / "file").touch()
+
+    assert upload_output.main(["--check", "--to", text.format(folder=tmp_path)]) == code
+
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("dglrun: --output: ")
+    assert words in said

@@ -210,7 +210,7 @@ def test_all_workers_together_send_no_more_than_a_launcher_takes() -> None:
     """A launcher has one network, however many workers there are."""
     (few,) = _steps(a_config(workers=2), 2)
     (many,) = _steps(a_config(workers=100), 100)
-    (stored,) = _steps(a_config("--checkpoints", "s3://b/p", workers=100), 100)
+    (stored,) = _steps(a_config("--checkpoints", "s3://bucket/p", workers=100), 100)
 
     assert (few.rate, many.rate, stored.rate) == (50e6, 2e6, 50e6)
 

@@ -81,6 +81,30 @@ def test_a_bad_value_is_said_with_its_flag(args: tuple[str, ...], words: str) ->
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("flag", ["--chunked-graph", "--checkpoints", "--partitions", "--output"])
+@pytest.mark.parametrize("text", ["s3://key:secret@b/p", "s3://key:x/secret@b/p", "s3://b/p?key=secret"])
+def test_a_uri_with_a_secret_is_refused_and_not_shown(flag: str, text: str) -> None:
+    """A plan, a log and a process list would show it to many."""
+    with pytest.raises(ConfigError) as error:
+        a_config(flag, text)
+    assert str(error.value).startswith(f"{flag}: expected no credentials")
+    assert str(error.value).endswith("got 's3://...'")
+
+
+@pytest.mark.parametrize("text", ["s3://", "s3:///p", "s3://bad_bucket!/p", "S3://b"])
+def test_a_name_that_no_bucket_has_is_refused(text: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(ConfigError, match=r"--output: expected a bucket's name as in s3://bucket/prefix"):
+        a_config("--output", text)
+
+
+def test_a_chunked_graph_may_be_named_by_a_relative_path() -> None:
+    """Other places may not: pods have different working folders."""
+    assert a_config("--chunked-graph", "graphs/g").chunked_graph == "graphs/g"
+    with pytest.raises(ConfigError, match="--output: expected an absolute path"):
+        a_config("--output", "models")
+
+
 def test_all_problems_are_said_at_once() -> None:
     """One line for each."""
     with pytest.raises(ConfigError) as error:

@@ -202,6 +202,8 @@ def looked_for(*flags: str, env: dict[str, str] | None = None) -> tuple[str, ...
     [
         (("--partitions", "kept"), "--partitions: expected an absolute path"),
         (("--partitions", "s3://key:hidden@bucket/p"), "--partitions: expected no credentials"),
+        (("--partitions", "s3://key:top/hidden@bucket/p"), "--partitions: expected no credentials"),
+        (("--partitions", "s3:/key:hidden@bucket/p"), "--partitions: expected an absolute path"),
         (("--repartition",), "--repartition goes with --partitions"),
         (("--partitions", "/k", "--partition-config-path", "/p.json"), "--partition-config-path: with"),
     ],

@@ -8,7 +8,7 @@ import yaml
 
 from dglrun.__main__ import workflow
 from dglrun.workflow.plan import ip_config, plan
-from dglrun.workflow.steps import PlanPhase, StartAgents, Train, WorkerAgent
+from dglrun.workflow.steps import PlanPhase, Run, StartAgents, Train, WorkerAgent
 from tests.support import golden
 from tests.unit.dglrun.workflow.builders import a_config, hosts
 
@@ -188,3 +188,16 @@ def test_agents_watch_what_tells_of_a_hang(
     trains = [step for phase in phases for step in phase.steps if isinstance(step, Train)]
     assert {agent.spec.watched for agent in agents(phases)} == {watched}
     assert [step.hang_seconds for step in trains] == [seconds]
+
+
+@pytest.mark.parametrize("phase", ["Launcher", "Launcher_Workload"])
+def test_the_place_of_the_output_is_checked_first(phase: str) -> None:
+    """In both modes of training; without --output nothing is checked."""
+    before, *_ = [step for each in plan(a_config(phase=phase), hosts(2)) for step in each.steps]
+    phases = plan(a_config("--output", "/kept", phase=phase), hosts(2))
+    first, second, *_ = [step for each in phases for step in each.steps]
+
+    assert isinstance(first, Run)
+    assert first.argv[-3:] == ("--check", "--to", "/kept")
+    assert second == before
+    assert phases[0].at_end == ()

@@ -439,6 +439,16 @@ def test_an_output_that_only_another_worker_has_comes_too(pods: Pods) -> None:
     assert (pods.launcher / "ws/output/model.pt").read_text() == "weights"
 
 
+def test_an_output_that_cannot_be_uploaded_is_told_before_the_training(pods: Pods) -> None:
+    """A mistake in --output would else be found after days."""
+    done = pods.run(*flags(pods.script(TRAIN + GOOD), "--output", "ftp://host/run"))
+
+    assert done.code == 65, done.output
+    assert "dglrun: --output: ftp://host: expected a path or a URI" in done.output
+    assert "the check of --output" in done.output
+    assert not (pods.worker(0) / "ws/workload").exists()
+
+
 def test_the_output_of_each_worker_has_its_own_place(pods: Pods) -> None:
     """Worker 0's files are at the top, those of others in a folder named after the worker; none is mixed."""
     save = 'Path(os.environ["DGL_OUTPUT_DIR"], "rank.txt").write_text(str(rank))\n'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dglrun.contract import exitcodes
 from dglrun.errors import DataError, RunError
-from dglrun.formats import store
+from dglrun.formats import store, uri
 from dglrun.formats.store import Place, StoreError, StoreFailure, bytes_read
 from dglrun.formats.store.file_backend import PARTIAL, STEP
 
@@ -208,6 +208,13 @@ def test_no_name_leads_out() -> None:
         ("s3://bucket/a/../b", "expected names other than"),
         ("s3://bucket/a?region=x", "no credentials and no options"),
         ("s3://user:secret@bucket/a", "no credentials and no options"),
+        ("s3://user:se/cret@bucket/a", "no credentials and no options"),
+        ("S3://user:1/secret@bucket/a", "no credentials and no options"),
+        ("s3://user:secret", "no credentials and no options"),
+        ("s3://secret/x@bucket/a", "no credentials and no options"),
+        ("hdfs://user:secret/a", "no credentials and no options"),
+        ("s3://[x/a", "expected a URI such as s3://bucket/prefix"),
+        ("s3:/user:secret@bucket", "expected an absolute path or a URI"),
         ("file://host/a", "expected file:///PATH"),
         ("nothing://a/b", "nothing://a: expected a path or a URI that pyarrow.fs opens"),
     ],
@@ -218,6 +225,23 @@ def test_a_text_that_is_no_place_is_refused(text: str, message: str) -> None:
         store.place(text, {})
 
     assert "secret" not in str(caught.value)
+    assert "cret@" not in str(caught.value)
+
+
+@given(st.text("ab/:.1", min_size=1), st.text("ab/:.1", min_size=1), st.sampled_from(["s3", "gs", "hdfs"]))
+def test_a_user_and_a_secret_are_refused_whatever_they_are(user: str, secret: str, scheme: str) -> None:
+    """A URI with both is never shown, wherever a parser would split it."""
+    text = f"{scheme}://{user}:{secret}@bucket/p"
+
+    assert uri.may_have_secrets(text)
+    assert uri.shown(text) == f"{scheme}://..."
+
+
+@pytest.mark.parametrize("text", ["hdfs://name:8020/a:b", "hdfs://[::1]:8020/a", "s3://bucket/a:b", "/a@b"])
+def test_a_port_is_no_secret(text: str) -> None:
+    """A host with a port, a colon in a name, and a path with an '@' are as they were."""
+    assert not uri.may_have_secrets(text)
+    assert uri.shown(text) == text
 
 
 def test_places_are_values() -> None:

@@ -56,6 +56,7 @@ def test_the_style_of_addresses_is_chosen(environ: dict[str, str], endpoint: str
         ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL: expected https://HOST"),
         ({"AWS_ENDPOINT_URL_S3": "https://a/b"}, "AWS_ENDPOINT_URL_S3: expected https://HOST"),
         ({"AWS_ENDPOINT_URL": "https://me:secret@a"}, "AWS_ENDPOINT_URL: expected https://HOST"),
+        ({"AWS_ENDPOINT_URL": "https://[a"}, "AWS_ENDPOINT_URL: expected https://HOST"),
         (
             {"AWS_S3_ADDRESSING_STYLE": "none"},
             "AWS_S3_ADDRESSING_STYLE: expected path or virtual, got 'none'",
