@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -52,6 +52,11 @@ def all_whole_files(folders: Mapping[str, str]) -> dict[str, Version]:
         for name, version in whole_files(Path(folder)).items()
     }
     return dict(sorted(found.items(), key=lambda each: each[1].mtime_ns))
+
+
+def has_kept(names: Iterable[str]) -> bool:
+    """Whether one of these files of a place is a whole one of a rank."""
+    return any(rest and is_whole(rest) for _rank, _, rest in (name.partition("/") for name in names))
 
 
 def in_the_way(name: str, others: Mapping[str, object]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
 from dglrun.transfer.checkpoints import messages
-from dglrun.transfer.checkpoints.folder import OWN, RANKS_FILE, whole_files
+from dglrun.transfer.checkpoints.folder import OWN, RANKS_FILE, has_kept, whole_files
 from dglrun.transfer.checkpoints.messages import BLOCK, WAIT_SECONDS, Message
 from dglrun.transfer.pull import wire
 
@@ -325,15 +325,15 @@ class CheckpointServer:
     def _recorded_ranks(self, ranks: int) -> int:
         path = self._folder / RANKS_FILE
         with self._changed:  # several keepers ask at once
-            if not path.exists():
+            found = _number(path) if path.exists() else None
+            if found is not None and found != ranks and has_kept(whole_files(self._folder)):
+                return found
+            if found != ranks:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 part = path.with_suffix(".part")
                 part.write_text(json.dumps({"ranks": ranks}))
                 part.replace(path)
-            try:
-                return int(json.loads(path.read_text())["ranks"])
-            except (ValueError, KeyError, TypeError):
-                raise OSError(0, "expected a number of ranks", str(path)) from None
+            return ranks
 
     def _put(self, connection: ssl.SSLSocket, pod: str, told: Message) -> None:
         path, size = self._path(pod, told["name"]), int(told["size"])
@@ -374,6 +374,13 @@ class CheckpointServer:
                 (self._folder / parent).rmdir()
             except OSError:  # it has other files
                 return
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text())["ranks"])
+    except (ValueError, KeyError, TypeError):
+        raise OSError(0, "expected a number of ranks", str(path)) from None
 
 
 def _take(connection: ssl.SSLSocket, size: int, out: int, trouble: OSError | None) -> OSError | None:

@@ -121,7 +121,8 @@ def test_a_job_without_checkpoints_leaves_none(pods: Pods) -> None:
 def test_checkpoints_of_another_number_of_ranks_are_refused(pods: Pods, tmp_path: Path) -> None:
     """Rank 0 of four has another part, and another share of embeddings, than rank 0 of two."""
     place = tmp_path / "volume/tests/job"
-    place.mkdir(parents=True)
+    (place / "rank-3").mkdir(parents=True)
+    (place / "rank-3/epoch-1.pt").write_text("epoch 1 of rank 3")
     (place / "ranks.json").write_text(json.dumps({"ranks": 4}))
 
     done = pods.run(*flags(pods.script(TRAINER + END), "--checkpoints", str(tmp_path / "volume")))

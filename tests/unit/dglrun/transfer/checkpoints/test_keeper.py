@@ -313,6 +313,16 @@ def test_files_are_sent_in_the_order_in_which_they_were_written(keeper: Keeper, 
     assert sent == ["rank-0/z", "rank-0/m", "rank-0/a"]
 
 
+def test_a_place_without_checkpoints_takes_another_number_of_ranks(tmp_path: Path) -> None:
+    """It is that of the files which lie there, of whatever rank."""
+    target = StoredTarget(an_order(tmp_path, 0, place=str(tmp_path / "store")), no_limit())
+    assert (target.ranks(2), target.ranks(4)) == (2, 4)
+    (tmp_path / "store/rank-3").mkdir()
+    (tmp_path / "store/rank-3/model.pt").write_text("weights")
+
+    assert target.ranks(2) == 4
+
+
 def test_a_place_that_is_no_place_is_told_in_one_line(tmp_path: Path) -> None:
     """The launcher shows it as the cause of the run's failure."""
     with pytest.raises(KeepError, match="expected"):

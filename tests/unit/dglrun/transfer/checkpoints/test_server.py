@@ -122,10 +122,26 @@ def test_a_keeper_reaches_its_own_ranks_alone(
     assert (tmp_path / "kept/rank-1/model.pt").exists()
 
 
-def test_all_keepers_record_one_number_of_ranks(links: list[Link]) -> None:
-    """The first one counts."""
-    assert LauncherTarget(links[0], no_limit()).ranks(2) == 2
-    assert LauncherTarget(links[1], no_limit()).ranks(3) == 2
+def test_all_keepers_record_one_number_of_ranks(links: list[Link], tmp_path: Path) -> None:
+    """That of the checkpoints which lie there."""
+    first, second = (LauncherTarget(link, no_limit()) for link in links)
+    assert first.ranks(2) == 2
+    (tmp_path / "file").write_text("weights")
+    put(first, tmp_path / "file", "rank-0/model.pt")
+
+    assert second.ranks(3) == 2
+
+
+def test_a_number_of_ranks_counts_for_nothing_where_nothing_was_kept(
+    target: LauncherTarget, tmp_path: Path
+) -> None:
+    """A job that never saved may come back with more workers."""
+    assert target.ranks(2) == 2
+    (tmp_path / "kept/rank-1").mkdir()
+    (tmp_path / "kept/rank-1/model.tmp").write_text("unfinished")
+
+    assert (target.ranks(4), target.ranks(4)) == (4, 4)
+    assert (tmp_path / "kept/ranks.json").read_text() == '{"ranks": 4}'
 
 
 class Player:
