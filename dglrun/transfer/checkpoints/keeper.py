@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -57,13 +58,7 @@ class Keeper:
         Raises:
             KeepError: what is kept is of another number of ranks, or cannot be brought back.
         """
-        kept_of = self._target.ranks(ranks)
-        if kept_of != ranks:
-            what = (
-                f"the checkpoints that are kept there are of {kept_of} ranks, and this training has {ranks}"
-            )
-            remedy = "expected as many trainers in all, or another name of the job or place"
-            raise KeepError(f"{what}: {remedy}", exitcodes.USAGE)
+        _require_ranks(self._target, ranks)
         self._kept = dict.fromkeys(sorted(self._target.kept()))
         brought = [name for name in self._kept if has_to_restore and self._bring_back(name)]
         size = sum(version.size for name in brought if (version := self._kept[name]))
@@ -181,18 +176,18 @@ def serve(order: Order, link: Link, target: Target) -> None:
     """Keep until the launcher says that it is enough.
 
     Raises:
-        KeepError: what was kept cannot be brought back; the launcher has been told.
+        KeepError: what was kept is of another number of ranks, or cannot be brought back; the launcher has
+            been told.
     """
     start = link.ask({"do": "hello"})
     if any(Path(folder).parent.joinpath(start["marker"]).exists() for folder in order.folders.values()):
+        with _telling_failures(link):
+            _require_ranks(target, order.ranks)
         _serve_shared(link)
         return
     keeper = Keeper(dict(order.folders), target)
-    try:
+    with _telling_failures(link):
         done = keeper.begin(order.ranks, bool(start["restore"]))
-    except KeepError as error:
-        link.ask({"do": "failed", "what": str(error), "code": error.code})
-        raise
     answer = link.ask(_told("ready", 0, done))
     while not answer.get("leave"):
         done = keeper.sync(is_limited=not answer["last"], has_to_prune=answer["prune"])
@@ -208,6 +203,24 @@ def _serve_shared(link: Link) -> None:
     while not answer.get("leave"):
         answer = link.ask(_told("sent", answer["round"], Round()))
     link.ask({"do": "bye"})
+
+
+@contextlib.contextmanager
+def _telling_failures(link: Link) -> Iterator[None]:
+    """Tell the launcher why this cannot go on."""
+    try:
+        yield
+    except KeepError as error:
+        link.ask({"do": "failed", "what": str(error), "code": error.code})
+        raise
+
+
+def _require_ranks(target: Target, ranks: int) -> None:
+    kept_of = target.ranks(ranks)
+    if kept_of != ranks:
+        what = f"the checkpoints that are kept there are of {kept_of} ranks, and this training has {ranks}"
+        remedy = "expected as many trainers in all, or another name of the job or place"
+        raise KeepError(f"{what}: {remedy}", exitcodes.USAGE)
 
 
 def _told(what: str, number: int, done: Round) -> Message:

@@ -60,6 +60,13 @@ def start_anew(pods: Pods, root: Path) -> Pods:
     return fresh
 
 
+def share_checkpoints(pods: Pods, volume: Path) -> None:
+    """All pods have one folder for checkpoints."""
+    for pod in (pods.launcher, pods.worker(0), pods.worker(1)):
+        (pod / "ws").mkdir()
+        (pod / "ws/checkpoints").symlink_to(volume)
+
+
 def test_a_failed_run_has_kept_what_its_ranks_left_last(pods: Pods) -> None:
     """The checkpoint that was written just before the failure is the one that is needed."""
     fails = 'save(1); (folder / "epoch-9.tmp").write_text("unfinished"); wait_until_told("go"); sys.exit(3)'
@@ -132,6 +139,20 @@ def test_checkpoints_of_another_number_of_ranks_are_refused(pods: Pods, tmp_path
     wait_until_quiet(pods)
 
 
+def test_a_shared_folder_of_another_number_of_ranks_is_refused(pods: Pods, tmp_path: Path) -> None:
+    """Nothing is brought there, but each rank would find the checkpoints of another part."""
+    (tmp_path / "shared/job/rank-3").mkdir(parents=True)
+    (tmp_path / "shared/job/rank-3/epoch-1.pt").write_text("epoch 1 of rank 3")
+    (tmp_path / "shared/job/ranks.json").write_text(json.dumps({"ranks": 4}))
+    share_checkpoints(pods, tmp_path / "shared")
+
+    done = pods.run(*flags(pods.script(TRAINER + END)))
+
+    assert done.code == 2, done.output
+    assert "are of 4 ranks, and this training has 2" in done.message
+    wait_until_quiet(pods)
+
+
 def test_a_place_that_cannot_be_written_fails_the_run_before_it_trains(pods: Pods, tmp_path: Path) -> None:
     """Days of training without a checkpoint would be found out too late."""
     (tmp_path / "file").touch()
@@ -168,9 +189,7 @@ def test_a_folder_that_is_shared_has_them_already(pods: Pods, tmp_path: Path) ->
     earlier = tmp_path / "shared/job/rank-0"
     earlier.mkdir(parents=True)
     (earlier / "epoch-1.pt").write_text("epoch 1 of rank 0")
-    for pod in (pods.launcher, pods.worker(0), pods.worker(1)):
-        (pod / "ws").mkdir()
-        (pod / "ws/checkpoints").symlink_to(tmp_path / "shared")
+    share_checkpoints(pods, tmp_path / "shared")
     script = pods.script(TRAINER + "save(2)" + END)
 
     done = pods.run(*flags(script))
