@@ -29,8 +29,14 @@ class Version:
 
 
 def is_whole(name: str) -> bool:
-    """Whether a file of this name (relative, with `/`) counts as whole."""
-    parts = PurePosixPath(name).parts
+    """Whether a file of this name (relative, with `/`) counts as whole.
+
+    A bucket may have names that would lead out of the rank's folder, or are those of two files there: no rank
+    has left them.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return False
     is_unfinished = any(part.endswith(UNFINISHED) or part.startswith(OWN) for part in parts)
     return not is_unfinished and not parts[0].startswith(".")
 

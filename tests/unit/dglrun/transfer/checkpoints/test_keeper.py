@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dglrun.transfer.checkpoints.folder import Version
+from dglrun.transfer.checkpoints.folder import Version, is_whole
 from dglrun.transfer.checkpoints.keeper import Keeper
 from dglrun.transfer.checkpoints.link import LauncherTarget
 from dglrun.transfer.checkpoints.stored import StoredTarget
@@ -321,6 +321,17 @@ def test_a_place_without_checkpoints_takes_another_number_of_ranks(tmp_path: Pat
     (tmp_path / "store/rank-3/model.pt").write_text("weights")
 
     assert target.ranks(2) == 4
+
+
+@given(st.lists(st.sampled_from(("", ".", "..", "a", "model.pt")), max_size=5).map("/".join))
+@example("a/../../../evil")
+@example("/evil")
+@example("a/model.pt")
+def test_no_name_of_a_place_leads_out_of_the_folder(name: str) -> None:
+    """Whoever writes into a bucket must not write all over the worker."""
+    is_below = os.path.normpath(name) == name and not name.startswith(("/", "."))
+
+    assert is_whole(name) == is_below
 
 
 def test_a_place_that_is_no_place_is_told_in_one_line(tmp_path: Path) -> None:
