@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,8 @@ STRANGERS = 32
 """Connections without a handshake at a time; then the oldest one is closed."""
 ABSENT_SECONDS = 30.0
 """A keeper that was away for so long is not waited for: the others go on."""
+INCOMING = f"{OWN}incoming-"
+"""Begins the names of files that arrive."""
 _TICK = 0.5
 
 
@@ -87,6 +90,7 @@ class CheckpointServer:
         self._has_begun = self._is_leaving = self._is_closed = self._may_prune = False
         self._open: set[ssl.SSLSocket] = set()
         self._strangers: list[ssl.SSLSocket] = []
+        _remove_incoming(folder)
         self._listener = socket.create_server(("", 0), backlog=128)
         self.port = int(self._listener.getsockname()[1])
         self._threads = [
@@ -337,7 +341,8 @@ class CheckpointServer:
 
     def _put(self, connection: ssl.SSLSocket, pod: str, told: Message) -> None:
         path, size = self._path(pod, told["name"]), int(told["size"])
-        staging = self._folder / f"{OWN}incoming-{pod}"
+        # Of this connection alone: a broken one may still write while its keeper comes over another.
+        staging = self._folder / f"{INCOMING}{pod}-{uuid.uuid4().hex}"
         out, trouble = _created(staging)
         try:
             trouble = _take(connection, size, out, trouble)
@@ -374,6 +379,13 @@ class CheckpointServer:
                 (self._folder / parent).rmdir()
             except OSError:  # it has other files
                 return
+
+
+def _remove_incoming(folder: Path) -> None:
+    """Remove what a launcher that was killed has left."""
+    for path in folder.glob(f"{INCOMING}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _number(path: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dglrun.transfer.checkpoints import messages
 from dglrun.transfer.checkpoints.folder import Version
 from dglrun.transfer.checkpoints.link import LauncherTarget, Link
 from dglrun.transfer.checkpoints.server import CheckpointServer
@@ -98,6 +99,34 @@ def test_a_file_that_cannot_be_written_is_told_and_the_connection_goes_on(
     put(target, tmp_path / "file", "rank-0/model.pt")
 
     assert target.kept() == {"rank-0/model.pt"}
+
+
+def test_a_broken_connection_does_not_write_into_the_next_ones_file(
+    target: LauncherTarget, server: CheckpointServer, tmp_path: Path
+) -> None:
+    """The launcher may not have seen yet that it is broken when its keeper sends the file again."""
+    (tmp_path / "file").write_text("weights")
+    with a_link(an_order(tmp_path, 0, server.port)) as broken:
+        connection = broken.repeat(lambda found: found)
+        messages.send(connection, {"do": "put", "name": "rank-0/model.pt", "size": 7})
+        connection.sendall(b"old")
+        wait_for("it has begun", lambda: list((tmp_path / "kept").glob(".dglrun-incoming-*")), 20)
+
+        put(target, tmp_path / "file", "rank-0/model.pt")
+        connection.sendall(b"file")
+        messages.send(connection, {"do": "commit"})
+
+        assert "error" not in messages.receive(connection)
+    assert (tmp_path / "kept/rank-0/model.pt").read_text() == "oldfile"
+
+
+def test_what_a_killed_launcher_was_sent_is_removed(tmp_path: Path) -> None:
+    """Nobody finishes it, and it would lie on the user's volume for ever."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/.dglrun-incoming-worker-0-1").write_text("half of")
+
+    with a_server(tmp_path / "kept"):
+        assert list((tmp_path / "kept").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["rank-1/model.pt", "rank-0/../x", "rank-0", "/etc/passwd", "other"])
