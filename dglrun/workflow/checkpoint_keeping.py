@@ -126,8 +126,10 @@ class CheckpointKeeping:
 
     def finish(self, lost: tuple[str, ...] = ()) -> None:
         """Keep what the ranks have left at the end, which no longer runs, and say what is kept."""
-        self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
+        late = self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
         self.say_troubles()
+        for pod in late:
+            self._say(pod, "its last checkpoints are not kept: the last round has not ended there")
         states = self._server.states().values()
         files, size = sum(each.files for each in states), sum(each.size for each in states)
         if files:

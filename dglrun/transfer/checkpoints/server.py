@@ -87,7 +87,7 @@ class CheckpointServer:
         self._states = {pod: KeeperState() for pod in ranks}
         self._changed = threading.Condition()
         self._round, self._last, self._next_at = 0, 0, float("inf")
-        self._has_begun = self._is_leaving = self._is_closed = self._may_prune = False
+        self._has_begun = self._is_finishing = self._is_leaving = self._is_closed = self._may_prune = False
         self._open: set[ssl.SSLSocket] = set()
         self._strangers: list[ssl.SSLSocket] = []
         _remove_incoming(folder)
@@ -110,8 +110,13 @@ class CheckpointServer:
         with self._changed:
             self._has_begun, self._next_at = True, time.monotonic() + self._every
 
-    def finish(self, seconds: float, absent_seconds: float, lost: Collection[str] = ()) -> None:
+    def finish(self, seconds: float, absent_seconds: float, lost: Collection[str] = ()) -> list[str]:
         """Begin a last round, and wait until it has ended on all workers that are not lost.
+
+        Nothing bounds the keepers from now on: not in the round that has begun before, either.
+
+        Returns:
+            The pods, of those that are not lost, that have not ended it in this time.
 
         Args:
             seconds: How long at most.
@@ -121,17 +126,20 @@ class CheckpointServer:
         deadline = time.monotonic() + seconds
         with self._changed:
             if not self._has_begun:
-                return
+                return []
+            self._is_finishing = True
             for pod in lost:
                 self._states[pod].has_left = True
             self._wait(lambda: self._is_idle(absent_seconds), deadline)
             self._advance()
             self._last = self._round
             self._wait(lambda: self._is_idle(absent_seconds), deadline)
+            late = [pod for pod, each in self._states.items() if each.done != self._round and pod not in lost]
             self._may_prune = self._is_complete()
             self._is_leaving = True
             self._changed.notify_all()
             self._wait(lambda: all(each.is_absent(0) for each in self._states.values()), deadline)
+            return late
 
     def close(self) -> None:
         """Break all connections and serve no more."""
@@ -260,6 +268,8 @@ class CheckpointServer:
                     self._note(pod, failure=(str(told["what"]), int(told["code"])))
                 case "bye":
                     self._note(pod, has_left=True)
+                case "hurry":
+                    return {"hurry": self._is_finishing}
                 case "ranks":
                     return {"ranks": self._recorded_ranks(int(told["ranks"]))}
                 case "list":

@@ -11,6 +11,7 @@ import pytest
 
 from dglrun.transfer.checkpoints import messages
 from dglrun.transfer.checkpoints.folder import Version
+from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.link import LauncherTarget, Link
 from dglrun.transfer.checkpoints.server import CheckpointServer
 from dglrun.transfer.checkpoints.target import ChangedError, KeepError
@@ -237,6 +238,42 @@ def test_the_last_round_waits_for_no_worker_that_is_lost(server: CheckpointServe
 
     assert not finishing.is_alive()
     assert players[0].answers[1] == {"leave": True, "prune": False}
+
+
+def test_no_bound_holds_once_the_launcher_finishes(
+    server: CheckpointServer, links: list[Link], tmp_path: Path
+) -> None:
+    """Not in the midst of a file either, which a bounded round has begun to send."""
+    players = [Player(link) for link in links]
+    for player in players:
+        player.tell("ready", 0)
+    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    server.begin()
+    with a_link(an_order(tmp_path, 0, server.port)) as asking:
+
+        def is_lifted() -> bool:
+            return bool(asking.ask({"do": "hurry"})["hurry"])
+
+        assert not is_lifted()
+        finishing = threading.Thread(target=server.finish, args=(20.0, 20.0, PODS), daemon=True)
+        finishing.start()
+        wait_for("all hurry", is_lifted, 20)
+
+        Limit(1e-9, is_lifted).take(1 << 30)
+
+    finishing.join(20)
+    assert not finishing.is_alive()
+
+
+def test_who_has_not_ended_the_last_round_is_told(server: CheckpointServer, links: list[Link]) -> None:
+    """The user knows then whose newest checkpoints are missing."""
+    players = [Player(link) for link in links]
+    for player in players:
+        player.tell("ready", 0)
+    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    server.begin()
+
+    assert server.finish(0.1, 20.0) == list(PODS)
 
 
 def test_rounds_begin_at_the_same_moment_for_all(tmp_path: Path) -> None:
