@@ -164,6 +164,30 @@ def test_a_place_that_cannot_be_written_fails_the_run_before_it_trains(pods: Pod
     assert begins(done.output) == set()
 
 
+def test_a_launcher_without_room_trains_without_keeping(pods: Pods, tmp_path: Path) -> None:
+    """Nobody has asked for checkpoints where the workspace is read-only, as in some user's own image."""
+    (pods.launcher / "ws").mkdir()
+    (pods.launcher / "ws/checkpoints").symlink_to(tmp_path / "missing/checkpoints")
+
+    done = pods.run(*flags(pods.script(TRAINER + "save(1)" + END)))
+
+    assert done.code == 0, done.output
+    assert "checkpoints cannot be kept here" in done.output
+    assert begins(done.output) == {"[]"}
+
+
+def test_a_volume_on_the_launcher_that_cannot_be_written_fails_the_run(pods: Pods) -> None:
+    """Whoever has mounted it counts on it."""
+    (pods.launcher / "ws").mkdir()
+    (pods.launcher / "ws/checkpoints").touch()
+
+    done = pods.run(*flags(pods.script(TRAINER + END)))
+
+    assert done.code == 74, done.output
+    assert "checkpoints cannot be kept here" in done.message
+    assert begins(done.output) == set()
+
+
 def test_a_keeper_that_is_killed_is_started_again(pods: Pods) -> None:
     """It is not part of the training, which goes on; files are kept again after a while."""
     script = pods.script(TRAINER + "wait_until_told('go'); save(1); wait_until_told('go on')" + END)
