@@ -25,17 +25,38 @@ PAUSE_SECONDS = 5.0
 _TICK = 0.2
 
 
+def begun(step: KeepCheckpoints) -> "CheckpointKeeping | None":
+    """Begin to keep; None, with a note, where the launcher has no room and nobody has given it any.
+
+    Raises:
+        RunError: the place that the user has mounted on the launcher cannot be written.
+    """
+    marker = f"{OWN}shared-{uuid.uuid4().hex}"
+    if not step.place:
+        is_wanted = Path(step.folder).parent.exists()  # a volume, or what an earlier attempt has left
+        try:
+            _mark(Path(step.folder), marker)
+        except OSError as error:
+            what = f"{step.folder}: checkpoints cannot be kept here: {error.strerror}"
+            if is_wanted:
+                raise RunError(what, exitcodes.IO) from error
+            print(f"dglrun: note: {what}; the training goes without", flush=True)
+            return None
+    return CheckpointKeeping(step, marker)
+
+
 class CheckpointKeeping:
     """The keepers of one training, from what they bring back to their last round.
 
     Args:
         step: Who keeps what, and where.
+        marker: Name of the file by which a worker recognises that its folders are the launcher's own.
     """
 
-    def __init__(self, step: KeepCheckpoints) -> None:
+    def __init__(self, step: KeepCheckpoints, marker: str) -> None:
         from dglrun.workflow import run_keys  # noqa: PLC0415 - costs 50 ms, and a dry run needs none
 
-        self._step, self._marker = step, f"{OWN}shared-{uuid.uuid4().hex}"
+        self._step, self._marker = step, marker
         self._keepers = {keeper.pod: keeper for keeper in step.keepers}
         own, self._keys = run_keys.for_transfer(step.owner, self._keepers)
         ranks = {keeper.pod: tuple(keeper.folders) for keeper in step.keepers}
@@ -46,8 +67,6 @@ class CheckpointKeeping:
         self._start_at: dict[str, float] = {}
         self._said: dict[str, str] = {}
         self._here: KeeperProcess | None = None
-        if not step.place:
-            self._mark()
 
     def command(self, pod: str) -> Record:
         """What an agent is told, which then starts the keeper of its worker unless that runs."""
@@ -126,8 +145,10 @@ class CheckpointKeeping:
 
     def finish(self, lost: tuple[str, ...] = ()) -> None:
         """Keep what the ranks have left at the end, which no longer runs, and say what is kept."""
-        self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
+        late = self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
         self.say_troubles()
+        for pod in late:
+            self._say(pod, "its last checkpoints are not kept: the last round has not ended there")
         states = self._server.states().values()
         files, size = sum(each.files for each in states), sum(each.size for each in states)
         if files:
@@ -140,15 +161,6 @@ class CheckpointKeeping:
         if self._here:
             self._here.end()
         Path(self._step.folder, self._marker).unlink(missing_ok=True)
-
-    def _mark(self) -> None:
-        """Leave the file by which a worker recognises that its folders are the launcher's own."""
-        try:
-            Path(self._step.folder).mkdir(parents=True, exist_ok=True)
-            Path(self._step.folder, self._marker).touch()
-        except OSError as error:
-            what = f"{self._step.folder}: checkpoints cannot be kept here: {error.strerror}"
-            raise RunError(what, exitcodes.IO) from error
 
     def _order(self, keeper: CheckpointKeeper) -> str:
         return orders.encode(
@@ -173,3 +185,8 @@ class CheckpointKeeping:
 
     def _say(self, pod: str, text: str) -> None:
         print(f"dglrun: note: {pod}: {text}", flush=True)
+
+
+def _mark(folder: Path, marker: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / marker).touch()

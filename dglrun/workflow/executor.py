@@ -17,7 +17,7 @@ from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
-from dglrun.workflow import local_process, local_progress
+from dglrun.workflow import checkpoint_keeping, local_process, local_progress
 from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
 from dglrun.workflow.part_delivery import PartDelivery
 from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
@@ -366,7 +366,9 @@ class Executor:
         self._training.start_agents()
 
     def _keep_checkpoints(self, step: KeepCheckpoints) -> None:
-        self._keeping = CheckpointKeeping(step)
+        self._keeping = checkpoint_keeping.begun(step)
+        if self._keeping is None:
+            return
         if self._training:
             self._training.keep(self._keeping)
         else:

@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 from dglrun.agent import prctl
 from dglrun.contract import exitcodes
@@ -38,7 +40,7 @@ def main() -> int:
 
 
 def _target(order: Order, link: Link) -> Target:
-    limit = Limit(order.rate)
+    limit = Limit(order.rate, _lifting(order))
     if not order.place:
         return LauncherTarget(link, limit)
     from dglrun.transfer.checkpoints.stored import StoredTarget  # noqa: PLC0415 - pyarrow, and a few 10 MB
@@ -48,6 +50,19 @@ def _target(order: Order, link: Link) -> Target:
     except KeepError as error:
         link.ask({"do": "failed", "what": str(error), "code": error.code})
         raise
+
+
+def _lifting(order: Order) -> Callable[[], bool]:
+    """Asks the launcher whether it finishes, by a connection of its own: the other may be amid a file."""
+    link = Link(replace(order, patience=0.0))
+
+    def is_lifted() -> bool:
+        try:
+            return bool(link.ask({"do": "hurry"}).get("hurry"))
+        except KeepError:  # it cannot be reached now; the bound stays
+            return False
+
+    return is_lifted
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,8 +29,14 @@ class Version:
 
 
 def is_whole(name: str) -> bool:
-    """Whether a file of this name (relative, with `/`) counts as whole."""
-    parts = PurePosixPath(name).parts
+    """Whether a file of this name (relative, with `/`) counts as whole.
+
+    A bucket may have names that would lead out of the rank's folder, or are those of two files there: no rank
+    has left them.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return False
     is_unfinished = any(part.endswith(UNFINISHED) or part.startswith(OWN) for part in parts)
     return not is_unfinished and not parts[0].startswith(".")
 
@@ -52,6 +58,11 @@ def all_whole_files(folders: Mapping[str, str]) -> dict[str, Version]:
         for name, version in whole_files(Path(folder)).items()
     }
     return dict(sorted(found.items(), key=lambda each: each[1].mtime_ns))
+
+
+def has_kept(names: Iterable[str]) -> bool:
+    """Whether one of these files of a place is a whole one of a rank."""
+    return any(rest and is_whole(rest) for _rank, _, rest in (name.partition("/") for name in names))
 
 
 def in_the_way(name: str, others: Mapping[str, object]) -> list[str]:

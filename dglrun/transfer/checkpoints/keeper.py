@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dglrun.contract import exitcodes
@@ -25,7 +26,7 @@ class Round:
         files: How many files were sent.
         size: Their bytes.
         is_complete: Whether all that was there is kept now.
-        trouble: Why not.
+        trouble: Why not, or why something older could not be removed.
     """
 
     files: int = 0
@@ -57,50 +58,56 @@ class Keeper:
         Raises:
             KeepError: what is kept is of another number of ranks, or cannot be brought back.
         """
-        kept_of = self._target.ranks(ranks)
-        if kept_of != ranks:
-            what = (
-                f"the checkpoints that are kept there are of {kept_of} ranks, and this training has {ranks}"
-            )
-            remedy = "expected as many trainers in all, or another name of the job or place"
-            raise KeepError(f"{what}: {remedy}", exitcodes.USAGE)
+        _require_ranks(self._target, ranks)
         self._kept = dict.fromkeys(sorted(self._target.kept()))
         brought = [name for name in self._kept if has_to_restore and self._bring_back(name)]
         size = sum(version.size for name in brought if (version := self._kept[name]))
         return Round(len(brought), size)
 
-    def sync(self, is_limited: bool = True) -> Round:
-        """Send what is new or has changed since the last round."""
+    def sync(self, is_limited: bool = True, has_to_prune: bool = False) -> Round:
+        """Send what is new or has changed since the last round, which may be pruned before.
+
+        The files are opened before anything is removed: keepers need different times for that, and the files
+        of a round have to be those of one moment on all workers.
+        """
         found = all_whole_files(self._folders)
         new = {name: version for name, version in found.items() if self._kept.get(name) != version}
-        files, size, trouble, is_complete = 0, 0, "", True
         with _Opened(self._folders, list(new)) as opened:
-            for name, version in new.items():
-                try:
-                    self._send(name, opened.file(name), version, is_limited)
-                except (ChangedError, OSError):  # removed or replaced: the next round sees what is there then
-                    is_complete = False
-                except KeepError as error:
-                    is_complete, trouble = False, str(error)
-                else:
-                    files, size = files + 1, size + version.size
-        self._seen = set(found) if is_complete else None
-        return Round(files, size, is_complete, trouble)
+            trouble = self._prune(set(found)) if has_to_prune else ""
+            done = self._send_all(new, opened, is_limited)
+        self._seen = set(found) if done.is_complete else None
+        return replace(done, trouble=done.trouble or trouble)
 
     def prune(self) -> str:
         """Forget what was not there in the last round, if that was complete; returns what went wrong.
 
         A rank without any file keeps what it has: a folder that was emptied has no newer checkpoint.
         """
+        return self._prune(set())
+
+    def _prune(self, found: set[str]) -> str:
         if self._seen is None:
             return ""
-        alive = {_rank(name) for name in self._seen}
-        for name in [each for each in self._kept if each not in self._seen and _rank(each) in alive]:
+        alive, stays = {_rank(name) for name in self._seen}, self._seen | found
+        for name in [each for each in self._kept if each not in stays and _rank(each) in alive]:
             try:
                 self._remove(name)
             except KeepError as error:
                 return str(error)
         return ""
+
+    def _send_all(self, new: dict[str, Version], opened: "_Opened", is_limited: bool) -> Round:
+        files, size, trouble, is_complete = 0, 0, "", True
+        for name, version in new.items():
+            try:
+                self._send(name, opened.file(name), version, is_limited)
+            except (ChangedError, OSError):  # removed or replaced: the next round sees what is there then
+                is_complete = False
+            except KeepError as error:
+                is_complete, trouble = False, str(error)
+            else:
+                files, size = files + 1, size + version.size
+        return Round(files, size, is_complete, trouble)
 
     def _send(self, name: str, file: int, version: Version, is_limited: bool) -> None:
         for other in in_the_way(name, self._kept):
@@ -169,23 +176,22 @@ def serve(order: Order, link: Link, target: Target) -> None:
     """Keep until the launcher says that it is enough.
 
     Raises:
-        KeepError: what was kept cannot be brought back; the launcher has been told.
+        KeepError: what was kept is of another number of ranks, or cannot be brought back; the launcher has
+            been told.
     """
     start = link.ask({"do": "hello"})
     if any(Path(folder).parent.joinpath(start["marker"]).exists() for folder in order.folders.values()):
+        with _telling_failures(link):
+            _require_ranks(target, order.ranks)
         _serve_shared(link)
         return
     keeper = Keeper(dict(order.folders), target)
-    try:
+    with _telling_failures(link):
         done = keeper.begin(order.ranks, bool(start["restore"]))
-    except KeepError as error:
-        link.ask({"do": "failed", "what": str(error), "code": error.code})
-        raise
     answer = link.ask(_told("ready", 0, done))
     while not answer.get("leave"):
-        trouble = keeper.prune() if answer["prune"] else ""
-        done = keeper.sync(is_limited=not answer["last"])
-        answer = link.ask(_told("sent", answer["round"], done, trouble))
+        done = keeper.sync(is_limited=not answer["last"], has_to_prune=answer["prune"])
+        answer = link.ask(_told("sent", answer["round"], done))
     if answer["prune"]:
         keeper.prune()
     link.ask({"do": "bye"})
@@ -199,14 +205,32 @@ def _serve_shared(link: Link) -> None:
     link.ask({"do": "bye"})
 
 
-def _told(what: str, number: int, done: Round, trouble: str = "") -> Message:
+@contextlib.contextmanager
+def _telling_failures(link: Link) -> Iterator[None]:
+    """Tell the launcher why this cannot go on."""
+    try:
+        yield
+    except KeepError as error:
+        link.ask({"do": "failed", "what": str(error), "code": error.code})
+        raise
+
+
+def _require_ranks(target: Target, ranks: int) -> None:
+    kept_of = target.ranks(ranks)
+    if kept_of != ranks:
+        what = f"the checkpoints that are kept there are of {kept_of} ranks, and this training has {ranks}"
+        remedy = "expected as many trainers in all, or another name of the job or place"
+        raise KeepError(f"{what}: {remedy}", exitcodes.USAGE)
+
+
+def _told(what: str, number: int, done: Round) -> Message:
     return {
         "do": what,
         "round": number,
         "files": done.files,
         "size": done.size,
         "is_complete": done.is_complete,
-        "trouble": done.trouble or trouble,
+        "trouble": done.trouble,
     }
 
 

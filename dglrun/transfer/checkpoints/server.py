@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from typing import Any
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
 from dglrun.transfer.checkpoints import messages
-from dglrun.transfer.checkpoints.folder import OWN, RANKS_FILE, whole_files
+from dglrun.transfer.checkpoints.folder import OWN, RANKS_FILE, has_kept, whole_files
 from dglrun.transfer.checkpoints.messages import BLOCK, WAIT_SECONDS, Message
 from dglrun.transfer.pull import wire
 
@@ -27,6 +28,8 @@ STRANGERS = 32
 """Connections without a handshake at a time; then the oldest one is closed."""
 ABSENT_SECONDS = 30.0
 """A keeper that was away for so long is not waited for: the others go on."""
+INCOMING = f"{OWN}incoming-"
+"""Begins the names of files that arrive."""
 _TICK = 0.5
 
 
@@ -84,9 +87,10 @@ class CheckpointServer:
         self._states = {pod: KeeperState() for pod in ranks}
         self._changed = threading.Condition()
         self._round, self._last, self._next_at = 0, 0, float("inf")
-        self._has_begun = self._is_leaving = self._is_closed = self._may_prune = False
+        self._has_begun = self._is_finishing = self._is_leaving = self._is_closed = self._may_prune = False
         self._open: set[ssl.SSLSocket] = set()
         self._strangers: list[ssl.SSLSocket] = []
+        _remove_incoming(folder)
         self._listener = socket.create_server(("", 0), backlog=128)
         self.port = int(self._listener.getsockname()[1])
         self._threads = [
@@ -106,8 +110,13 @@ class CheckpointServer:
         with self._changed:
             self._has_begun, self._next_at = True, time.monotonic() + self._every
 
-    def finish(self, seconds: float, absent_seconds: float, lost: Collection[str] = ()) -> None:
+    def finish(self, seconds: float, absent_seconds: float, lost: Collection[str] = ()) -> list[str]:
         """Begin a last round, and wait until it has ended on all workers that are not lost.
+
+        Nothing bounds the keepers from now on: not in the round that has begun before, either.
+
+        Returns:
+            The pods, of those that are not lost, that have not ended it in this time.
 
         Args:
             seconds: How long at most.
@@ -117,17 +126,20 @@ class CheckpointServer:
         deadline = time.monotonic() + seconds
         with self._changed:
             if not self._has_begun:
-                return
+                return []
+            self._is_finishing = True
             for pod in lost:
                 self._states[pod].has_left = True
             self._wait(lambda: self._is_idle(absent_seconds), deadline)
             self._advance()
             self._last = self._round
             self._wait(lambda: self._is_idle(absent_seconds), deadline)
+            late = [pod for pod, each in self._states.items() if each.done != self._round and pod not in lost]
             self._may_prune = self._is_complete()
             self._is_leaving = True
             self._changed.notify_all()
             self._wait(lambda: all(each.is_absent(0) for each in self._states.values()), deadline)
+            return late
 
     def close(self) -> None:
         """Break all connections and serve no more."""
@@ -256,6 +268,8 @@ class CheckpointServer:
                     self._note(pod, failure=(str(told["what"]), int(told["code"])))
                 case "bye":
                     self._note(pod, has_left=True)
+                case "hurry":
+                    return {"hurry": self._is_finishing}
                 case "ranks":
                     return {"ranks": self._recorded_ranks(int(told["ranks"]))}
                 case "list":
@@ -325,19 +339,20 @@ class CheckpointServer:
     def _recorded_ranks(self, ranks: int) -> int:
         path = self._folder / RANKS_FILE
         with self._changed:  # several keepers ask at once
-            if not path.exists():
+            found = _number(path) if path.exists() else None
+            if found is not None and found != ranks and has_kept(whole_files(self._folder)):
+                return found
+            if found != ranks:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 part = path.with_suffix(".part")
                 part.write_text(json.dumps({"ranks": ranks}))
                 part.replace(path)
-            try:
-                return int(json.loads(path.read_text())["ranks"])
-            except (ValueError, KeyError, TypeError):
-                raise OSError(0, "expected a number of ranks", str(path)) from None
+            return ranks
 
     def _put(self, connection: ssl.SSLSocket, pod: str, told: Message) -> None:
         path, size = self._path(pod, told["name"]), int(told["size"])
-        staging = self._folder / f"{OWN}incoming-{pod}"
+        # Of this connection alone: a broken one may still write while its keeper comes over another.
+        staging = self._folder / f"{INCOMING}{pod}-{uuid.uuid4().hex}"
         out, trouble = _created(staging)
         try:
             trouble = _take(connection, size, out, trouble)
@@ -374,6 +389,20 @@ class CheckpointServer:
                 (self._folder / parent).rmdir()
             except OSError:  # it has other files
                 return
+
+
+def _remove_incoming(folder: Path) -> None:
+    """Remove what a launcher that was killed has left."""
+    for path in folder.glob(f"{INCOMING}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text())["ranks"])
+    except (ValueError, KeyError, TypeError):
+        raise OSError(0, "expected a number of ranks", str(path)) from None
 
 
 def _take(connection: ssl.SSLSocket, size: int, out: int, trouble: OSError | None) -> OSError | None:

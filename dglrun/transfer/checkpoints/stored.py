@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dglrun.errors import DataError, StoreError
 from dglrun.formats import store
-from dglrun.transfer.checkpoints.folder import RANKS_FILE, Version, is_whole
+from dglrun.transfer.checkpoints.folder import RANKS_FILE, Version, has_kept, is_whole
 from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.order import Order
 from dglrun.transfer.checkpoints.target import KeepError, require_unchanged
@@ -40,7 +40,7 @@ class StoredTarget:
 
     def ranks(self, ranks: int) -> int:
         """As `Target` says; keepers that find nothing write the same."""
-        return self._patiently(lambda: _recorded(self._place / RANKS_FILE, ranks))
+        return self._patiently(lambda: _recorded(self._place, ranks))
 
     def kept(self) -> set[str]:
         """As `Target` says."""
@@ -91,12 +91,20 @@ def _pieces(file: int, version: Version, limit: Limit | None) -> Iterator[bytes]
 
 
 def _recorded(place: store.Place, ranks: int) -> int:
-    if place.stat() is None:
-        place.write_bytes(json.dumps({"ranks": ranks}).encode())
+    record = place / RANKS_FILE
+    found = None if record.stat() is None else _number(record)
+    if found is not None and found != ranks and has_kept(place.files()):
+        return found
+    if found != ranks:
+        record.write_bytes(json.dumps({"ranks": ranks}).encode())
+    return ranks
+
+
+def _number(record: store.Place) -> int:
     try:
-        return int(json.loads(place.read_bytes(0))["ranks"])
+        return int(json.loads(record.read_bytes(0))["ranks"])
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{place}: expected a number of ranks") from None
+        raise DataError(f"{record}: expected a number of ranks") from None
 
 
 def _told(call: Callable[[], T]) -> T:

@@ -27,7 +27,10 @@ class Target(Protocol):
     """Names have the rank in front. All raise KeepError."""
 
     def ranks(self, ranks: int) -> int:
-        """Of how many ranks the checkpoints are that lie there; so many from now on if there are none."""
+        """Of how many ranks the checkpoints are that lie there; so many from now on if there are none.
+
+        What was recorded by a training that has kept nothing binds nobody.
+        """
 
     def kept(self) -> set[str]:
         """The names of the files that are kept."""

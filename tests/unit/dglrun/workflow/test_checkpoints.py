@@ -60,6 +60,13 @@ def start_anew(pods: Pods, root: Path) -> Pods:
     return fresh
 
 
+def share_checkpoints(pods: Pods, volume: Path) -> None:
+    """All pods have one folder for checkpoints."""
+    for pod in (pods.launcher, pods.worker(0), pods.worker(1)):
+        (pod / "ws").mkdir()
+        (pod / "ws/checkpoints").symlink_to(volume)
+
+
 def test_a_failed_run_has_kept_what_its_ranks_left_last(pods: Pods) -> None:
     """The checkpoint that was written just before the failure is the one that is needed."""
     fails = 'save(1); (folder / "epoch-9.tmp").write_text("unfinished"); wait_until_told("go"); sys.exit(3)'
@@ -121,10 +128,25 @@ def test_a_job_without_checkpoints_leaves_none(pods: Pods) -> None:
 def test_checkpoints_of_another_number_of_ranks_are_refused(pods: Pods, tmp_path: Path) -> None:
     """Rank 0 of four has another part, and another share of embeddings, than rank 0 of two."""
     place = tmp_path / "volume/tests/job"
-    place.mkdir(parents=True)
+    (place / "rank-3").mkdir(parents=True)
+    (place / "rank-3/epoch-1.pt").write_text("epoch 1 of rank 3")
     (place / "ranks.json").write_text(json.dumps({"ranks": 4}))
 
     done = pods.run(*flags(pods.script(TRAINER + END), "--checkpoints", str(tmp_path / "volume")))
+
+    assert done.code == 2, done.output
+    assert "are of 4 ranks, and this training has 2" in done.message
+    wait_until_quiet(pods)
+
+
+def test_a_shared_folder_of_another_number_of_ranks_is_refused(pods: Pods, tmp_path: Path) -> None:
+    """Nothing is brought there, but each rank would find the checkpoints of another part."""
+    (tmp_path / "shared/job/rank-3").mkdir(parents=True)
+    (tmp_path / "shared/job/rank-3/epoch-1.pt").write_text("epoch 1 of rank 3")
+    (tmp_path / "shared/job/ranks.json").write_text(json.dumps({"ranks": 4}))
+    share_checkpoints(pods, tmp_path / "shared")
+
+    done = pods.run(*flags(pods.script(TRAINER + END)))
 
     assert done.code == 2, done.output
     assert "are of 4 ranks, and this training has 2" in done.message
@@ -139,6 +161,30 @@ def test_a_place_that_cannot_be_written_fails_the_run_before_it_trains(pods: Pod
 
     assert done.code != 0
     assert "checkpoints cannot be brought back" in done.message
+    assert begins(done.output) == set()
+
+
+def test_a_launcher_without_room_trains_without_keeping(pods: Pods, tmp_path: Path) -> None:
+    """Nobody has asked for checkpoints where the workspace is read-only, as in some user's own image."""
+    (pods.launcher / "ws").mkdir()
+    (pods.launcher / "ws/checkpoints").symlink_to(tmp_path / "missing/checkpoints")
+
+    done = pods.run(*flags(pods.script(TRAINER + "save(1)" + END)))
+
+    assert done.code == 0, done.output
+    assert "checkpoints cannot be kept here" in done.output
+    assert begins(done.output) == {"[]"}
+
+
+def test_a_volume_on_the_launcher_that_cannot_be_written_fails_the_run(pods: Pods) -> None:
+    """Whoever has mounted it counts on it."""
+    (pods.launcher / "ws").mkdir()
+    (pods.launcher / "ws/checkpoints").touch()
+
+    done = pods.run(*flags(pods.script(TRAINER + END)))
+
+    assert done.code == 74, done.output
+    assert "checkpoints cannot be kept here" in done.message
     assert begins(done.output) == set()
 
 
@@ -167,9 +213,7 @@ def test_a_folder_that_is_shared_has_them_already(pods: Pods, tmp_path: Path) ->
     earlier = tmp_path / "shared/job/rank-0"
     earlier.mkdir(parents=True)
     (earlier / "epoch-1.pt").write_text("epoch 1 of rank 0")
-    for pod in (pods.launcher, pods.worker(0), pods.worker(1)):
-        (pod / "ws").mkdir()
-        (pod / "ws/checkpoints").symlink_to(tmp_path / "shared")
+    share_checkpoints(pods, tmp_path / "shared")
     script = pods.script(TRAINER + "save(2)" + END)
 
     done = pods.run(*flags(script))

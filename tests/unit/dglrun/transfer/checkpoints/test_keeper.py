@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dglrun.transfer.checkpoints.folder import Version
+from dglrun.transfer.checkpoints.folder import Version, is_whole
 from dglrun.transfer.checkpoints.keeper import Keeper
 from dglrun.transfer.checkpoints.link import LauncherTarget
 from dglrun.transfer.checkpoints.stored import StoredTarget
@@ -71,6 +71,7 @@ class Checkpoints(RuleBasedStateMachine):
         self.root = Path(self.exits.enter_context(tempfile.TemporaryDirectory()))
         self.written: dict[str, set[str]] = {}
         self.complete: set[str] = set()
+        self.has_to_prune = False
         self.count = 0
 
     @initialize(is_stored=st.booleans())
@@ -127,12 +128,13 @@ class Checkpoints(RuleBasedStateMachine):
 
     @rule()
     def go_through_a_round(self) -> None:
-        """As the launcher does: older files go when both have ended the round."""
+        """As the launcher does: in the next round older files go if both have completed this one."""
         had = self.found(self.root).keys() & self.written.keys()
-        done = [keeper.sync() for keeper in self.keepers]
-        if all(each.is_complete for each in done):
+        done = [keeper.sync(has_to_prune=self.has_to_prune) for keeper in self.keepers]
+        assert [each.trouble for each in done] == ["", ""]
+        self.has_to_prune = all(each.is_complete for each in done)
+        if self.has_to_prune:
             self.complete = had
-            assert [keeper.prune() for keeper in self.keepers] == ["", ""]
 
     @rule(rank=RANKS, left=st.integers(0, 4), is_after=st.booleans())
     def kill_a_keeper_in_a_round(self, rank: int, left: int, is_after: bool) -> None:
@@ -140,17 +142,18 @@ class Checkpoints(RuleBasedStateMachine):
         target = self.targets[rank]
         target.left, target.is_after = left, is_after
         try:
-            if self.keepers[rank].sync().is_complete:
-                self.keepers[1 - rank].sync()
+            if self.keepers[rank].sync(has_to_prune=self.has_to_prune).is_complete:
+                self.keepers[1 - rank].sync(has_to_prune=self.has_to_prune)
         except KilledError:
             pass
-        target.left = None
+        target.left, self.has_to_prune = None, False
         self.keepers[rank] = self.start(rank, has_to_restore=False)
 
     @rule(rank=RANKS)
     def replace_a_worker(self, rank: int) -> None:
         """A new worker has all that its rank had when all had ended a round."""
         shutil.rmtree(self.folder(rank))
+        self.has_to_prune = False
         self.keepers[rank] = self.start(rank, has_to_restore=True)
         wanted = {name for name in self.complete if name.startswith(f"rank-{rank}/")}
         assert wanted <= set(self.found(self.root))
@@ -240,6 +243,46 @@ def test_a_file_that_is_removed_while_others_are_sent_is_kept_all_the_same(
     assert (tmp_path / "store/rank-0/second").read_text() == "second"
 
 
+def test_the_files_of_a_round_are_those_of_its_beginning_however_long_older_ones_take_to_go(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    """Each keeper needs another time for them; all have to keep what their ranks had at the same moment."""
+
+    def save(epoch: int) -> None:
+        (tmp_path / f"rank-0/epoch-{epoch}").write_text("weights")
+        (tmp_path / f"rank-0/epoch-{epoch - 1}").unlink(missing_ok=True)
+
+    class Slow(KillingTarget):
+        def remove(self, name: str) -> None:
+            save(4)
+            self._target.remove(name)
+
+    for epoch in (1, 2):
+        save(epoch)
+        keeper.sync()
+    save(3)
+    keeper._target = Slow(keeper._target)
+
+    done = keeper.sync(has_to_prune=True)
+
+    assert done.is_complete
+    assert keeper._target.kept() == {"rank-0/epoch-2", "rank-0/epoch-3"}
+
+
+def test_a_file_that_comes_back_unchanged_stays_kept(keeper: Keeper, tmp_path: Path) -> None:
+    """It is not sent again, so it must not be removed either."""
+    for name in ("model", "other"):
+        (tmp_path / "rank-0" / name).write_text(name)
+    keeper.sync()
+    (tmp_path / "rank-0/model").rename(tmp_path / "aside")
+    keeper.sync()
+    (tmp_path / "aside").rename(tmp_path / "rank-0/model")
+
+    keeper.sync(has_to_prune=True)
+
+    assert (tmp_path / "store/rank-0/model").read_text() == "model"
+
+
 def test_a_rank_that_removes_all_keeps_what_it_had(keeper: Keeper, tmp_path: Path) -> None:
     """Nothing newer has come in its place."""
     (tmp_path / "rank-0/model.pt").write_text("weights")
@@ -268,6 +311,27 @@ def test_files_are_sent_in_the_order_in_which_they_were_written(keeper: Keeper, 
     keeper.sync()
 
     assert sent == ["rank-0/z", "rank-0/m", "rank-0/a"]
+
+
+def test_a_place_without_checkpoints_takes_another_number_of_ranks(tmp_path: Path) -> None:
+    """It is that of the files which lie there, of whatever rank."""
+    target = StoredTarget(an_order(tmp_path, 0, place=str(tmp_path / "store")), no_limit())
+    assert (target.ranks(2), target.ranks(4)) == (2, 4)
+    (tmp_path / "store/rank-3").mkdir()
+    (tmp_path / "store/rank-3/model.pt").write_text("weights")
+
+    assert target.ranks(2) == 4
+
+
+@given(st.lists(st.sampled_from(("", ".", "..", "a", "model.pt")), max_size=5).map("/".join))
+@example("a/../../../evil")
+@example("/evil")
+@example("a/model.pt")
+def test_no_name_of_a_place_leads_out_of_the_folder(name: str) -> None:
+    """Whoever writes into a bucket must not write all over the worker."""
+    is_below = os.path.normpath(name) == name and not name.startswith(("/", "."))
+
+    assert is_whole(name) == is_below
 
 
 def test_a_place_that_is_no_place_is_told_in_one_line(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from dglrun.transfer.checkpoints import messages
 from dglrun.transfer.checkpoints.folder import Version
+from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.link import LauncherTarget, Link
 from dglrun.transfer.checkpoints.server import CheckpointServer
 from dglrun.transfer.checkpoints.target import ChangedError, KeepError
@@ -100,6 +102,34 @@ def test_a_file_that_cannot_be_written_is_told_and_the_connection_goes_on(
     assert target.kept() == {"rank-0/model.pt"}
 
 
+def test_a_broken_connection_does_not_write_into_the_next_ones_file(
+    target: LauncherTarget, server: CheckpointServer, tmp_path: Path
+) -> None:
+    """The launcher may not have seen yet that it is broken when its keeper sends the file again."""
+    (tmp_path / "file").write_text("weights")
+    with a_link(an_order(tmp_path, 0, server.port)) as broken:
+        connection = broken.repeat(lambda found: found)
+        messages.send(connection, {"do": "put", "name": "rank-0/model.pt", "size": 7})
+        connection.sendall(b"old")
+        wait_for("it has begun", lambda: list((tmp_path / "kept").glob(".dglrun-incoming-*")), 20)
+
+        put(target, tmp_path / "file", "rank-0/model.pt")
+        connection.sendall(b"file")
+        messages.send(connection, {"do": "commit"})
+
+        assert "error" not in messages.receive(connection)
+    assert (tmp_path / "kept/rank-0/model.pt").read_text() == "oldfile"
+
+
+def test_what_a_killed_launcher_was_sent_is_removed(tmp_path: Path) -> None:
+    """Nobody finishes it, and it would lie on the user's volume for ever."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/.dglrun-incoming-worker-0-1").write_text("half of")
+
+    with a_server(tmp_path / "kept"):
+        assert list((tmp_path / "kept").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["rank-1/model.pt", "rank-0/../x", "rank-0", "/etc/passwd", "other"])
 def test_a_keeper_reaches_its_own_ranks_alone(
     server: CheckpointServer, links: list[Link], tmp_path: Path, name: str
@@ -122,10 +152,26 @@ def test_a_keeper_reaches_its_own_ranks_alone(
     assert (tmp_path / "kept/rank-1/model.pt").exists()
 
 
-def test_all_keepers_record_one_number_of_ranks(links: list[Link]) -> None:
-    """The first one counts."""
-    assert LauncherTarget(links[0], no_limit()).ranks(2) == 2
-    assert LauncherTarget(links[1], no_limit()).ranks(3) == 2
+def test_all_keepers_record_one_number_of_ranks(links: list[Link], tmp_path: Path) -> None:
+    """That of the checkpoints which lie there."""
+    first, second = (LauncherTarget(link, no_limit()) for link in links)
+    assert first.ranks(2) == 2
+    (tmp_path / "file").write_text("weights")
+    put(first, tmp_path / "file", "rank-0/model.pt")
+
+    assert second.ranks(3) == 2
+
+
+def test_a_number_of_ranks_counts_for_nothing_where_nothing_was_kept(
+    target: LauncherTarget, tmp_path: Path
+) -> None:
+    """A job that never saved may come back with more workers."""
+    assert target.ranks(2) == 2
+    (tmp_path / "kept/rank-1").mkdir()
+    (tmp_path / "kept/rank-1/model.tmp").write_text("unfinished")
+
+    assert (target.ranks(4), target.ranks(4)) == (4, 4)
+    assert (tmp_path / "kept/ranks.json").read_text() == '{"ranks": 4}'
 
 
 class Player:
@@ -192,6 +238,42 @@ def test_the_last_round_waits_for_no_worker_that_is_lost(server: CheckpointServe
 
     assert not finishing.is_alive()
     assert players[0].answers[1] == {"leave": True, "prune": False}
+
+
+def test_no_bound_holds_once_the_launcher_finishes(
+    server: CheckpointServer, links: list[Link], tmp_path: Path
+) -> None:
+    """Not in the midst of a file either, which a bounded round has begun to send."""
+    players = [Player(link) for link in links]
+    for player in players:
+        player.tell("ready", 0)
+    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    server.begin()
+    with a_link(an_order(tmp_path, 0, server.port)) as asking:
+
+        def is_lifted() -> bool:
+            return bool(asking.ask({"do": "hurry"})["hurry"])
+
+        assert not is_lifted()
+        finishing = threading.Thread(target=server.finish, args=(20.0, 20.0, PODS), daemon=True)
+        finishing.start()
+        wait_for("all hurry", is_lifted, 20)
+
+        Limit(1e-9, is_lifted).take(1 << 30)
+
+    finishing.join(20)
+    assert not finishing.is_alive()
+
+
+def test_who_has_not_ended_the_last_round_is_told(server: CheckpointServer, links: list[Link]) -> None:
+    """The user knows then whose newest checkpoints are missing."""
+    players = [Player(link) for link in links]
+    for player in players:
+        player.tell("ready", 0)
+    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    server.begin()
+
+    assert server.finish(0.1, 20.0) == list(PODS)
 
 
 def test_rounds_begin_at_the_same_moment_for_all(tmp_path: Path) -> None:
