@@ -65,7 +65,8 @@ def test_workers_that_share_a_workspace_get_each_part_once(pods: Pods) -> None:
     assert "job-worker-1 has the output folder of job-worker-0: nothing has to be copied" in said
     assert names_in(volume / "output") == ["of-0", "of-1"]
     assert (volume / "hostfile_revised").read_text() == "127.0.0.1 30050\n" * 2
-    assert sorted(path.name for path in volume.iterdir()) == ["hostfile_revised", "output", "workload"]
+    written = ["checkpoints", "hostfile_revised", "output", "workload"]
+    assert sorted(path.name for path in volume.iterdir()) == written
 
 
 def test_nothing_is_copied_in_a_workspace_that_all_share(pods: Pods) -> None:
