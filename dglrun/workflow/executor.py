@@ -47,7 +47,7 @@ from dglrun.workflow.steps import (
     WriteText,
 )
 from dglrun.workflow.training import Training
-from dglrun.workflow.worker_pods import Replacements, WorkersLostError
+from dglrun.workflow.worker_pods import Fate, Replacements, WorkersLostError
 
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 60.0
@@ -322,14 +322,37 @@ class Executor:
         seconds = step.seconds_if_lost if has_files is None else step.seconds
         with _marked(Path(step.folder_if_first, step.marker)):
             deadline = time.monotonic() + seconds
-            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._gone)
+            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._has_lost_output)
         if not found:
+            self._require_same(step.pod, deadline)
             with suppress(OSError):
                 folder.rmdir()  # only an empty one, as that of a worker whose folder is shared
             return
         lines = [f"collected {len(found)} files of {step.pod} into {shown(str(folder))}:"]
         lines += [f"  {shown(name)} ({(folder / name).lstat().st_size} bytes)" for name in found]
         print("\n".join(lines), flush=True)  # at once: several workers are collected at the same time
+
+    def _has_lost_output(self, pod: str) -> str | None:
+        """Why a copy from a pod that has trained need not be tried again."""
+        fate, why = self._replacements.fate(pod) if self._replacements else (Fate.UNKNOWN, "")
+        return why if fate is Fate.LOST else self._gone(pod)
+
+    def _require_same(self, pod: str, deadline: float) -> None:
+        """Check that a pod without files is the one that had trained: a new one of its name has none, either.
+
+        Raises:
+            RunError: it is another one, or nobody says.
+        """
+        if self._replacements is None:
+            return
+        fate, why = self._replacements.fate(pod)
+        while fate is Fate.UNKNOWN and time.monotonic() <= deadline:
+            time.sleep(POLL_SECONDS)
+            fate, why = self._replacements.fate(pod)
+        if fate in (Fate.LOST, Fate.FORBIDDEN):
+            raise RunError(f"the output of {pod} is lost: {why}", exitcodes.LOST)
+        if fate is Fate.UNKNOWN:
+            raise RunError(f"whether {pod} has output cannot be told: {why}", exitcodes.UNAVAILABLE)
 
     # --- waits
 

@@ -407,7 +407,7 @@ class Training:
     def _why_unreachable(self, pod: str) -> RunError | None:
         if self._fate is not None and self._port is not None:
             fate, why = self._fate(pod)
-            if fate is Fate.LOST:
+            if fate in (Fate.LOST, Fate.GOING):
                 return RunError(why, exitcodes.LOST)
         return self._hopeless(pod)
 

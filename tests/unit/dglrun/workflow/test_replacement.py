@@ -147,6 +147,48 @@ def test_a_replacement_that_is_lost_while_it_gets_its_part_is_replaced(pods: Pod
     assert (pods.worker(1) / "ws/workload/part1/graph.dgl").exists()
 
 
+AFTER_THE_TRAINING = """#!/bin/sh
+# exec of POD COMMAND...: before the output of worker 0 is asked for
+case "$1 $*" in "job-worker-0 "*" pack "*) ;; *) exit 0 ;; esac
+{disk}
+cp ../cluster.new ../cluster.json
+"""
+SAVES = """
+Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")
+"""
+
+
+def change_after_training(pods: Pods, disk: str, **status: Any) -> None:
+    """Have worker 0 get another status once it has trained, and its disk change."""
+    pods.write_cluster(job_worker_0=status)
+    (pods.root / "cluster.json").rename(pods.root / "cluster.new")
+    pods.write_cluster()
+    hook = pods.root / "before_exec"
+    hook.write_text(AFTER_THE_TRAINING.replace("{disk}", disk))
+    hook.chmod(0o755)
+
+
+def test_the_empty_disk_of_a_replacement_is_not_taken_for_the_output(pods: Pods) -> None:
+    """It was made while the last checkpoints were kept: what rank 0 had written is lost."""
+    change_after_training(pods, "rm -rf ws/output", phase="Running", podIP="127.0.0.1", uid="another")
+
+    done = pods.run(*flags(pods.script(TRAIN + SAVES + GOOD)), **PATIENT)
+
+    assert done.code == 75, done.output
+    assert done.message.startswith(
+        "dglrun: the output of job-worker-0 is lost: pod job-worker-0 was replaced"
+    )
+
+
+def test_an_empty_folder_of_the_pod_that_had_trained_is_believed(pods: Pods) -> None:
+    """Its node is drained, but it has answered itself."""
+    change_after_training(pods, "rm -rf ws/output", phase="Running", podIP="127.0.0.1", deleting=True)
+
+    done = pods.run(*flags(pods.script(TRAIN + SAVES + GOOD)), **PATIENT)
+
+    assert done.code == 0, done.output
+
+
 def test_a_worker_that_is_not_replaced_fails_the_run(pods: Pods) -> None:
     """The wait is bounded, and the code says that a worker was lost."""
     with pods.started(*flags(pods.script(TRAIN + WAITS)), **{env.REPLACEMENT_TIMEOUT: "1"}) as process:
@@ -295,11 +337,11 @@ def replacements(cluster: Answers, seconds: float = 60.0) -> Replacements:
         (a_pod(), Fate.LIVES),
         (a_pod(ready=False), Fate.LIVES),
         (a_pod("second"), Fate.LOST),
-        (a_pod(deleting=True), Fate.LOST),
-        (a_pod(phase="Failed", deleting=True), Fate.LOST),
-        (a_pod(phase="Failed", conditions=DISRUPTED), Fate.LOST),
-        (a_pod(conditions=DISRUPTED), Fate.LOST),
-        (a_pod(phase="Failed", reason="NodeLost"), Fate.LOST),
+        (a_pod(deleting=True), Fate.GOING),
+        (a_pod(phase="Failed", deleting=True), Fate.GOING),
+        (a_pod(phase="Failed", conditions=DISRUPTED), Fate.GOING),
+        (a_pod(conditions=DISRUPTED), Fate.GOING),
+        (a_pod(phase="Failed", reason="NodeLost"), Fate.GOING),
         (a_pod(phase="Failed", reason="Evicted", message="disk full"), Fate.ENDED),
         (a_pod(phase="Failed"), Fate.ENDED),
         (a_pod(phase="Succeeded"), Fate.ENDED),
