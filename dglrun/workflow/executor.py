@@ -440,7 +440,7 @@ class Executor:
             return error
         is_early = not isinstance(step, Train) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
         reasons = self._replacements.lost() if is_early and self._replacements else {}
-        return WorkersLostError(reasons) if reasons else None
+        return WorkersLostError(reasons, error) if reasons else None
 
     def _train_once(self, step: Train, stage: str) -> None:
         if self._training is None or self._training.pods != step.workers:

@@ -25,11 +25,12 @@ class WorkersLostError(RunError):
 
     Attributes:
         reasons: Why each of them is lost, by pod.
+        cause: What the run fails with where they prove to be there.
     """
 
-    def __init__(self, reasons: dict[str, str]) -> None:
+    def __init__(self, reasons: dict[str, str], cause: RunError | None = None) -> None:
         super().__init__("; ".join(f"worker lost: {why}" for why in reasons.values()), exitcodes.LOST)
-        self.reasons = reasons
+        self.reasons, self.cause = reasons, cause
 
 
 class Fate(Enum):
@@ -157,7 +158,7 @@ class Replacements:
                 self._without_part.add(name)
                 self._workers = {**self._workers, name: found}
         if self._workers == before:  # whatever has failed would do so again
-            raise error
+            raise error.cause or error
         hosts = [each.host for each in self._workers.values()]
         return self._steps(hosts, frozenset(self._without_part))
 

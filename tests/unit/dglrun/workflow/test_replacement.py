@@ -395,6 +395,17 @@ def test_a_worker_that_is_the_one_that_it_was_is_no_loss() -> None:
         replacements(Answers(a_pod())).await_all(lost)
 
 
+def test_a_worker_that_only_seemed_lost_hides_no_failure() -> None:
+    """The run ends with the exit code and the log lines of what had failed."""
+    cause = RunError("trainer 0 (rank 0) ended with exit code 3", 3, "ValueError: bad data")
+    lost = WorkersLostError({"job-worker-1": "pod job-worker-1 is not this job's any more"}, cause)
+
+    with pytest.raises(RunError) as caught:
+        replacements(Answers(a_pod())).await_all(lost)
+
+    assert caught.value is cause
+
+
 def test_a_part_that_did_not_arrive_is_brought_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker was lost meanwhile; the first one's part is still due, until it was delivered."""
     monkeypatch.setattr(worker_pods, "POLL_SECONDS", 0.0)
