@@ -124,9 +124,16 @@ class CheckpointKeeping:
                     else "checkpoints are kept again",
                 )
 
-    def finish(self, lost: tuple[str, ...] = ()) -> None:
-        """Keep what the ranks have left at the end, which no longer runs, and say what is kept."""
-        self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
+    def finish(self, lost: tuple[str, ...] = (), seconds: float | None = None) -> None:
+        """Keep what the ranks have left at the end, which no longer runs, and say what is kept.
+
+        Args:
+            lost: Pods of which nothing is to be expected.
+            seconds: How long at most; None: as long as the step says.
+        """
+        self._server.finish(
+            self._step.seconds if seconds is None else seconds, self._step.absent_seconds, lost
+        )
         self.say_troubles()
         states = self._server.states().values()
         files, size = sum(each.files for each in states), sum(each.size for each in states)

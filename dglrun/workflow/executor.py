@@ -50,6 +50,8 @@ from dglrun.workflow.training import Training
 from dglrun.workflow.worker_pods import Fate, Replacements, WorkersLostError
 
 POLL_SECONDS = 0.5
+AGAIN_SECONDS = 30.0
+"""Of the last round of checkpoints before the training starts again; the survivors still have theirs."""
 WAIT_SECONDS = 60.0
 """Between two lines about a pod that is waited for."""
 
@@ -430,7 +432,7 @@ class Executor:
             if not (lost := self._lost_by(error, step)):
                 raise
             self._stop_training(error)
-            self._close_training()
+            self._close_training(seconds=AGAIN_SECONDS)
             return lost
         return None
 
@@ -458,11 +460,11 @@ class Executor:
         if self._training:
             self._training.stop(type(error).__name__)
 
-    def _close_training(self, is_in_haste: bool = False) -> None:
+    def _close_training(self, is_in_haste: bool = False, seconds: float | None = None) -> None:
         """Let the agents leave, once the last checkpoints are kept; not where a signal ends the run."""
         try:
             if self._keeping and not is_in_haste:
-                self._keeping.finish(self._training.silent if self._training else ())
+                self._keeping.finish(self._training.silent if self._training else (), seconds)
         finally:
             self._dismiss()
 

@@ -91,6 +91,29 @@ def test_a_replaced_worker_has_the_checkpoints_of_the_lost_one(pods: Pods) -> No
     assert "rank 0 has ['epoch-0']" in done.output
 
 
+def test_what_the_survivors_have_not_sent_does_not_hold_up_the_next_start(pods: Pods) -> None:
+    """A checkpoint that takes half an hour to be kept is still on the disk of its own worker."""
+    saves = (
+        'state = Path(os.environ["DGL_CHECKPOINT_DIR"], "state")\n'
+        "if rank == 0 and state.exists():\n"
+        "    state.unlink()\n"
+        "elif rank == 0:\n"
+        '    with state.with_name(".part").open("wb") as file:\n'
+        "        file.truncate(2 << 30)\n"
+        '    state.with_name(".part").rename(state)\n'
+    )
+    slow = ("--checkpoint-interval", "1", "--checkpoint-bandwidth", "1")
+    with pods.started(*flags(pods.script(TRAIN + saves + WAITS + GOOD), *slow), **PATIENT) as process:
+        read_until(process, "[worker-0 trainer 0] rank 0 runs")
+        pods.lose(1)
+        pods.replace(1, "another")
+        read_until(process, "job-worker-1 is there again")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+
+
 def test_a_peer_that_fails_first_hides_no_loss(pods: Pods) -> None:
     """Its error is a consequence, though it comes milliseconds before anybody says that the pod is gone."""
     script = pods.script(TRAIN + NOTICES + GOOD)
