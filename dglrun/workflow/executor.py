@@ -404,15 +404,23 @@ class Executor:
             RunError: the training failed, or a worker was lost and not replaced.
         """
         steps: tuple[Step, ...] = (step,)
-        while lost := self._train_by(steps, stage):
-            replacements = self._replacements
-            if replacements is None:
-                raise lost
-            who = ", ".join(lost.reasons)
-            print(f"dglrun: {lost}; waiting for the replacement of {who}", flush=True)
-            self._reporter.stage(stage, f"waiting for the replacement of {who}")
-            steps = replacements.await_all(lost)
-            print(f"dglrun: {who} is there again; the training starts again", flush=True)
+        self._reporter.replaces(self._replacements is not None)
+        try:
+            while lost := self._train_by(steps, stage):
+                steps = self._after(lost, stage)
+        finally:
+            self._reporter.replaces(False)
+
+    def _after(self, lost: WorkersLostError, stage: str) -> tuple[Step, ...]:
+        """Wait for the replacements of lost workers; returns what trains again."""
+        if self._replacements is None:
+            raise lost
+        who = ", ".join(lost.reasons)
+        print(f"dglrun: {lost}; waiting for the replacement of {who}", flush=True)
+        self._reporter.stage(stage, f"waiting for the replacement of {who}")
+        steps = self._replacements.await_all(lost)
+        print(f"dglrun: {who} is there again; the training starts again", flush=True)
+        return steps
 
     def _train_by(self, steps: tuple[Step, ...], stage: str) -> WorkersLostError | None:
         """Perform the steps of a training; returns which workers were lost meanwhile, if that ended it.
@@ -454,6 +462,7 @@ class Executor:
             self._collected = {pod: Future() for pod in self._outputs}
             if all(has_files is False for has_files in self._outputs.values()):
                 print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
+        self._reporter.replaces(False)  # a new pod would have no output, and the last round takes its time
         self._close_training()
 
     def _stop_training(self, error: BaseException) -> None:
