@@ -88,7 +88,7 @@ def _run(config: "RunConfig", cluster: "ApiServer | None") -> None:
 
     start, run = time.monotonic(), secrets.token_hex(8)
     cluster = cluster or _cluster(config)
-    reporter = Reporter(cluster, config.context.report, config.replaces_workers)
+    reporter = Reporter(cluster, config.context.report)
     is_launcher = not (config.is_skip or config.is_partitioner)
     try:
         workers = worker_pods.find(config, cluster) if is_launcher and cluster else ()

@@ -143,11 +143,17 @@ class CheckpointKeeping:
                     else "checkpoints are kept again",
                 )
 
-    def finish(self, lost: tuple[str, ...] = ()) -> None:
-        """Keep what the ranks have left at the end, which no longer runs, and say what is kept."""
-        late = self._server.finish(self._step.seconds, self._step.absent_seconds, lost)
+    def finish(self, lost: tuple[str, ...] = (), seconds: float | None = None) -> None:
+        """Keep what the ranks have left at the end, which no longer runs, and say what is kept.
+
+        Args:
+            lost: Pods of which nothing is to be expected.
+            seconds: How long at most; None: as long as the step says.
+        """
+        limit = self._step.seconds if seconds is None else seconds
+        late = self._server.finish(limit, self._step.absent_seconds, lost)
         self.say_troubles()
-        for pod in late:
+        for pod in late if seconds is None else ():  # else its files stay there, and it goes on
             self._say(pod, "its last checkpoints are not kept: the last round has not ended there")
         states = self._server.states().values()
         files, size = sum(each.files for each in states), sum(each.size for each in states)

@@ -47,9 +47,11 @@ from dglrun.workflow.steps import (
     WriteText,
 )
 from dglrun.workflow.training import Training
-from dglrun.workflow.worker_pods import Replacements, WorkersLostError
+from dglrun.workflow.worker_pods import Fate, Replacements, WorkersLostError
 
 POLL_SECONDS = 0.5
+AGAIN_SECONDS = 30.0
+"""Of the last round of checkpoints before the training starts again; the survivors still have theirs."""
 WAIT_SECONDS = 60.0
 """Between two lines about a pod that is waited for."""
 
@@ -322,14 +324,37 @@ class Executor:
         seconds = step.seconds_if_lost if has_files is None else step.seconds
         with _marked(Path(step.folder_if_first, step.marker)):
             deadline = time.monotonic() + seconds
-            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._gone)
+            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._has_lost_output)
         if not found:
+            self._require_same(step.pod, deadline)
             with suppress(OSError):
                 folder.rmdir()  # only an empty one, as that of a worker whose folder is shared
             return
         lines = [f"collected {len(found)} files of {step.pod} into {shown(str(folder))}:"]
         lines += [f"  {shown(name)} ({(folder / name).lstat().st_size} bytes)" for name in found]
         print("\n".join(lines), flush=True)  # at once: several workers are collected at the same time
+
+    def _has_lost_output(self, pod: str) -> str | None:
+        """Why a copy from a pod that has trained need not be tried again."""
+        fate, why = self._replacements.fate(pod) if self._replacements else (Fate.UNKNOWN, "")
+        return why if fate is Fate.LOST else self._gone(pod)
+
+    def _require_same(self, pod: str, deadline: float) -> None:
+        """Check that a pod without files is the one that had trained: a new one of its name has none, either.
+
+        Raises:
+            RunError: it is another one, or nobody says.
+        """
+        if self._replacements is None:
+            return
+        fate, why = self._replacements.fate(pod)
+        while fate is Fate.UNKNOWN and time.monotonic() <= deadline:
+            time.sleep(POLL_SECONDS)
+            fate, why = self._replacements.fate(pod)
+        if fate in (Fate.LOST, Fate.FORBIDDEN):
+            raise RunError(f"the output of {pod} is lost: {why}", exitcodes.LOST)
+        if fate is Fate.UNKNOWN:
+            raise RunError(f"whether {pod} has output cannot be told: {why}", exitcodes.UNAVAILABLE)
 
     # --- waits
 
@@ -381,15 +406,23 @@ class Executor:
             RunError: the training failed, or a worker was lost and not replaced.
         """
         steps: tuple[Step, ...] = (step,)
-        while lost := self._train_by(steps, stage):
-            replacements = self._replacements
-            if replacements is None:
-                raise lost
-            who = ", ".join(lost.reasons)
-            print(f"dglrun: {lost}; waiting for the replacement of {who}", flush=True)
-            self._reporter.stage(stage, f"waiting for the replacement of {who}")
-            steps = replacements.await_all(lost)
-            print(f"dglrun: {who} is there again; the training starts again", flush=True)
+        self._reporter.replaces(self._replacements is not None)
+        try:
+            while lost := self._train_by(steps, stage):
+                steps = self._after(lost, stage)
+        finally:
+            self._reporter.replaces(False)
+
+    def _after(self, lost: WorkersLostError, stage: str) -> tuple[Step, ...]:
+        """Wait for the replacements of lost workers; returns what trains again."""
+        if self._replacements is None:
+            raise lost
+        who = ", ".join(lost.reasons)
+        print(f"dglrun: {lost}; waiting for the replacement of {who}", flush=True)
+        self._reporter.stage(stage, f"waiting for the replacement of {who}")
+        steps = self._replacements.await_all(lost)
+        print(f"dglrun: {who} is there again; the training starts again", flush=True)
+        return steps
 
     def _train_by(self, steps: tuple[Step, ...], stage: str) -> WorkersLostError | None:
         """Perform the steps of a training; returns which workers were lost meanwhile, if that ended it.
@@ -409,7 +442,7 @@ class Executor:
             if not (lost := self._lost_by(error, step)):
                 raise
             self._stop_training(error)
-            self._close_training()
+            self._close_training(seconds=AGAIN_SECONDS)
             return lost
         return None
 
@@ -419,7 +452,7 @@ class Executor:
             return error
         is_early = not isinstance(step, Train) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
         reasons = self._replacements.lost() if is_early and self._replacements else {}
-        return WorkersLostError(reasons) if reasons else None
+        return WorkersLostError(reasons, error) if reasons else None
 
     def _train_once(self, step: Train, stage: str) -> None:
         if self._training is None or self._training.pods != step.workers:
@@ -431,17 +464,18 @@ class Executor:
             self._collected = {pod: Future() for pod in self._outputs}
             if all(has_files is False for has_files in self._outputs.values()):
                 print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
+        self._reporter.replaces(False)  # a new pod would have no output, and the last round takes its time
         self._close_training()
 
     def _stop_training(self, error: BaseException) -> None:
         if self._training:
             self._training.stop(type(error).__name__)
 
-    def _close_training(self, is_in_haste: bool = False) -> None:
+    def _close_training(self, is_in_haste: bool = False, seconds: float | None = None) -> None:
         """Let the agents leave, once the last checkpoints are kept; not where a signal ends the run."""
         try:
             if self._keeping and not is_in_haste:
-                self._keeping.finish(self._training.silent if self._training else ())
+                self._keeping.finish(self._training.silent if self._training else (), seconds)
         finally:
             self._dismiss()
 

@@ -30,11 +30,11 @@ class Reporter:
     Args:
         api: The API server; None: nothing is reported.
         name: The report ConfigMap.
-        replaces: Whether the training goes on when the operator replaces a lost worker.
     """
 
-    def __init__(self, api: ConfigMaps | None, name: str | None, replaces: bool = False) -> None:
-        self._api, self._name, self._replaces = api, name, replaces
+    def __init__(self, api: ConfigMaps | None, name: str | None) -> None:
+        self._api, self._name, self._replaces = api, name, False
+        self._lock = threading.RLock()  # the printer's thread reports lines, and may not outlive a `replaces`
         self._queue: queue.SimpleQueue[dict[str, str] | None] = queue.SimpleQueue()
         self._stage, self._last, self._complained = "", 0.0, False
         self._message, self._told = "", dict[str, object]()
@@ -44,6 +44,10 @@ class Reporter:
 
     def stage(self, stage: str, message: str, percent: int | None = None) -> None:
         """Report that a stage has begun or goes on; within a stage every EVERY_SECONDS at most."""
+        with self._lock:
+            self._report(stage, message, percent)
+
+    def _report(self, stage: str, message: str, percent: int | None) -> None:
         now, self._message = time.monotonic(), message
         if not (self._api and self._name) or (stage == self._stage and now - self._last < EVERY_SECONDS):
             return
@@ -59,15 +63,23 @@ class Reporter:
         progress["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._queue.put({report.PROGRESS: json.dumps(progress)})
 
+    def replaces(self, does: bool) -> None:
+        """Report at once whether the training goes on from now on when a lost worker is replaced."""
+        with self._lock:
+            if does != self._replaces:
+                self._replaces, self._last = does, float("-inf")
+                self.stage(self._stage, self._message)
+
     def values(self, values: Mapping[str, object]) -> None:
         """Report what the training script tells, with the stage that it is in; the last ones stay.
 
         Args:
             values: Epoch, loss and percent; what cannot stand in a report is left out.
         """
-        self._told = {**self._told, **report.script_values(values)}
-        if self._stage:
-            self.stage(self._stage, self._message)
+        with self._lock:
+            self._told = {**self._told, **report.script_values(values)}
+            if self._stage:
+                self.stage(self._stage, self._message)
 
     def partition(self, quality: Mapping[str, object]) -> None:
         """Report the partition's quality; it is sent with whatever else waits, however long that takes."""

@@ -212,11 +212,11 @@ class Training:
         if not self._failures:
             return
         self._follow(lambda: False, self._agents.settle_seconds)
-        lost = self._lost_pods()
+        lost, cause = self._lost_pods(), error_of(self._failures)
         for worker in self._workers:
             if worker.pod in lost:
                 self._lose(worker, lost[worker.pod], exitcodes.LOST)
-        self._stop_for(WorkersLostError(lost) if lost else error_of(self._failures))
+        self._stop_for(WorkersLostError(lost, cause) if lost else cause)
 
     def _lost_pods(self) -> dict[str, str]:
         """Which of the workers that cannot be reached were lost with their pods, and why.
@@ -407,7 +407,7 @@ class Training:
     def _why_unreachable(self, pod: str) -> RunError | None:
         if self._fate is not None and self._port is not None:
             fate, why = self._fate(pod)
-            if fate is Fate.LOST:
+            if fate in (Fate.LOST, Fate.GOING):
                 return RunError(why, exitcodes.LOST)
         return self._hopeless(pod)
 

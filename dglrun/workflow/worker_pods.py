@@ -25,11 +25,12 @@ class WorkersLostError(RunError):
 
     Attributes:
         reasons: Why each of them is lost, by pod.
+        cause: What the run fails with where they prove to be there.
     """
 
-    def __init__(self, reasons: dict[str, str]) -> None:
+    def __init__(self, reasons: dict[str, str], cause: RunError | None = None) -> None:
         super().__init__("; ".join(f"worker lost: {why}" for why in reasons.values()), exitcodes.LOST)
-        self.reasons = reasons
+        self.reasons, self.cause = reasons, cause
 
 
 class Fate(Enum):
@@ -37,7 +38,9 @@ class Fate(Enum):
 
     LIVES = "lives"
     LOST = "lost"
-    """It is gone or going by no failure of its own."""
+    """It is gone; one of its name is another pod."""
+    GOING = "going"
+    """It is the one that it was, and is being deleted or disrupted."""
     FORBIDDEN = "forbidden"
     """It may not be read: it is not the job's own any more, or an API server that starts does not know."""
     ENDED = "ended"
@@ -46,7 +49,7 @@ class Fate(Enum):
     @property
     def is_loss(self) -> bool:
         """Whether a pod is lost, where something has failed already."""
-        return self in (Fate.LOST, Fate.FORBIDDEN)
+        return self in (Fate.LOST, Fate.GOING, Fate.FORBIDDEN)
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,9 @@ def _fate_of(pod: dict[str, Any], name: str, uid: str) -> tuple[Fate, str]:
     if pods.uid(pod) != uid:
         return Fate.LOST, f"pod {name} was replaced"
     if pods.is_disrupted(pod):
-        return Fate.LOST, f"pod {name} was evicted: {pods.failure_reason(pod)}"
+        return Fate.GOING, f"pod {name} was evicted: {pods.failure_reason(pod)}"
     if pods.is_being_deleted(pod):
-        return Fate.LOST, f"pod {name} is being deleted"
+        return Fate.GOING, f"pod {name} is being deleted"
     has_ended = pods.phase(pod) in ("Failed", "Succeeded")
     return (Fate.ENDED if has_ended else Fate.LIVES), ""
 
@@ -155,7 +158,7 @@ class Replacements:
                 self._without_part.add(name)
                 self._workers = {**self._workers, name: found}
         if self._workers == before:  # whatever has failed would do so again
-            raise error
+            raise error.cause or error
         hosts = [each.host for each in self._workers.values()]
         return self._steps(hosts, frozenset(self._without_part))
 

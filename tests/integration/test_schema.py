@@ -294,7 +294,14 @@ STATUS: Object = {
     "replicaStatuses": {
         "Worker": {"pending": 0, "starting": 0, "running": 2, "succeeded": 0, "failed": 0, "ready": "2/2"}
     },
-    "progress": {"stage": "Training", "message": "epoch 1", "percent": 20, "time": NOON},
+    "progress": {
+        "stage": "Training",
+        "message": "epoch 1",
+        "percent": 20,
+        "epoch": 1,
+        "loss": "0.75",
+        "time": NOON,
+    },
     "partition": {
         "method": "metis",
         "numParts": 2,
@@ -365,12 +372,14 @@ def test_kubectl_shows_where_a_job_stands(api: ApiServer, stored: str, namespace
     kubectl = Kubectl(namespace)
 
     short = [line.split() for line in kubectl.run("get", "dglj").splitlines()]
-    wide = [line.split(maxsplit=11) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
+    wide = [line.split(maxsplit=15) for line in kubectl.run("get", "dgljobs", "-o", "wide").splitlines()]
 
-    assert short[0] == ["NAME", "PHASE", "MODE", "READY", "ATTEMPT", "AGE"]
-    assert short[1][:5] == ["sage", "Training", "DGL-API", "2/2", "0"]
-    assert wide[0][6:] == [*("EDGE-CUT", "NODE-BALANCE", "EDGE-BALANCE", "TRAIN-BALANCE", "HALO", "MESSAGE")]
-    assert wide[1][6:] == ["12.3%", "1.03", "1.10", "1.01", "31.0%", "2 of 2 workers train"]
+    assert short[0] == ["NAME", "PHASE", "MODE", "READY", "ATTEMPT", "EPOCH", "AGE"]
+    assert short[1][:6] == ["sage", "Training", "DGL-API", "2/2", "0", "1"]
+    balances = ("NODE-BALANCE", "EDGE-BALANCE", "TRAIN-BALANCE")
+    assert wide[0][7:] == ["STAGE", "PERCENT", "LOSS", "EDGE-CUT", *balances, "HALO", "MESSAGE"]
+    assert wide[1][7:10] == ["Training", "20", "0.75"]
+    assert wide[1][10:] == ["12.3%", "1.03", "1.10", "1.01", "31.0%", "2 of 2 workers train"]
     assert "dgljob.qihoo.net/sage" in kubectl.run("get", "all")
 
 

@@ -1,6 +1,7 @@
 """What a run reports of itself reaches the ConfigMap in order, and never harms the run."""
 
 import json
+import queue
 import threading
 from collections.abc import Mapping
 
@@ -110,6 +111,22 @@ class KeptConfigMaps:
         self.reports.append(json.loads(data["progress.json"]))
 
 
+class OneByOne:
+    """Hands each report over, without what each of them has."""
+
+    def __init__(self) -> None:
+        self._reports: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
+
+    def patch_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Keep it until it is taken."""
+        found = json.loads(data["progress.json"])
+        self._reports.put({key: found[key] for key in ("stage", "message", "replaces") if key in found})
+
+    def take(self) -> dict[str, object]:
+        """The oldest that was not taken."""
+        return self._reports.get(timeout=SECONDS)
+
+
 def test_what_the_script_tells_goes_with_the_next_report() -> None:
     """Epoch and loss stay to the end; percent is of its stage."""
     cluster = KeptConfigMaps()
@@ -126,6 +143,24 @@ def test_what_the_script_tells_goes_with_the_next_report() -> None:
         "loss": "0.5",
         "percent": None,
     }
+
+
+def test_whether_lost_workers_are_replaced_is_reported_at_once() -> None:
+    """The operator acts on it: a change waits for no other news, and no other stage says so."""
+    cluster = OneByOne()
+    reporter = Reporter(cluster, "job-report")
+    reporter.stage("Training", "restore")
+    cluster.take()
+
+    reporter.replaces(True)
+    assert cluster.take() == {"stage": "Training", "message": "restore", "replaces": True}
+    reporter.replaces(False)
+    assert cluster.take() == {"stage": "Training", "message": "restore"}
+    reporter.replaces(True)
+    cluster.take()
+    reporter.stage("Collecting", "bring the output here")
+    assert cluster.take() == {"stage": "Collecting", "message": "bring the output here"}
+    reporter.close(SECONDS)
 
 
 def test_a_script_that_tells_all_the_time_is_reported_now_and_then() -> None:

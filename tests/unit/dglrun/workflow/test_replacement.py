@@ -50,6 +50,7 @@ def test_a_lost_worker_is_replaced_and_all_train_again(pods: Pods) -> None:
     with pods.started(*flags(script), **PATIENT) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 runs")
         first = sorted(pulled_by(pods))
+        wait_for("the launcher says that it goes on", lambda: "replaces" in pods.reports()[-1], 60)
         pods.lose(1)
         read_until(process, WAITING)
         pods.replace(1, "another")
@@ -63,7 +64,6 @@ def test_a_lost_worker_is_replaced_and_all_train_again(pods: Pods) -> None:
     assert (pods.worker(1) / "ws/workload/part1/graph.dgl").exists()
     for rank in (0, 1):
         assert f"[worker-{rank} trainer 0] rank {rank} of 2" in done.output
-    assert {report.get("replaces") for report in pods.reports() if report["stage"] == "Training"} == {True}
     assert "replaces" not in pods.reports()[-1]
     wait_until_quiet(pods)
 
@@ -89,6 +89,29 @@ def test_a_replaced_worker_has_the_checkpoints_of_the_lost_one(pods: Pods) -> No
     assert done.code == 0, done.output
     assert "rank 1 has ['epoch-1']" in done.output
     assert "rank 0 has ['epoch-0']" in done.output
+
+
+def test_what_the_survivors_have_not_sent_does_not_hold_up_the_next_start(pods: Pods) -> None:
+    """A checkpoint that takes half an hour to be kept is still on the disk of its own worker."""
+    saves = (
+        'state = Path(os.environ["DGL_CHECKPOINT_DIR"], "state")\n'
+        "if rank == 0 and state.exists():\n"
+        "    state.unlink()\n"
+        "elif rank == 0:\n"
+        '    with state.with_name(".part").open("wb") as file:\n'
+        "        file.truncate(2 << 30)\n"
+        '    state.with_name(".part").rename(state)\n'
+    )
+    slow = ("--checkpoint-interval", "1", "--checkpoint-bandwidth", "1")
+    with pods.started(*flags(pods.script(TRAIN + saves + WAITS + GOOD), *slow), **PATIENT) as process:
+        read_until(process, "[worker-0 trainer 0] rank 0 runs")
+        pods.lose(1)
+        pods.replace(1, "another")
+        read_until(process, "job-worker-1 is there again")
+        (pods.root / "go").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
 
 
 def test_a_peer_that_fails_first_hides_no_loss(pods: Pods) -> None:
@@ -145,6 +168,48 @@ def test_a_replacement_that_is_lost_while_it_gets_its_part_is_replaced(pods: Pod
 
     assert done.code == 0, done.output
     assert (pods.worker(1) / "ws/workload/part1/graph.dgl").exists()
+
+
+AFTER_THE_TRAINING = """#!/bin/sh
+# exec of POD COMMAND...: before the output of worker 0 is asked for
+case "$1 $*" in "job-worker-0 "*" pack "*) ;; *) exit 0 ;; esac
+{disk}
+cp ../cluster.new ../cluster.json
+"""
+SAVES = """
+Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")
+"""
+
+
+def change_after_training(pods: Pods, disk: str, **status: Any) -> None:
+    """Have worker 0 get another status once it has trained, and its disk change."""
+    pods.write_cluster(job_worker_0=status)
+    (pods.root / "cluster.json").rename(pods.root / "cluster.new")
+    pods.write_cluster()
+    hook = pods.root / "before_exec"
+    hook.write_text(AFTER_THE_TRAINING.replace("{disk}", disk))
+    hook.chmod(0o755)
+
+
+def test_the_empty_disk_of_a_replacement_is_not_taken_for_the_output(pods: Pods) -> None:
+    """It was made while the last checkpoints were kept: what rank 0 had written is lost."""
+    change_after_training(pods, "rm -rf ws/output", phase="Running", podIP="127.0.0.1", uid="another")
+
+    done = pods.run(*flags(pods.script(TRAIN + SAVES + GOOD)), **PATIENT)
+
+    assert done.code == 75, done.output
+    assert done.message.startswith(
+        "dglrun: the output of job-worker-0 is lost: pod job-worker-0 was replaced"
+    )
+
+
+def test_an_empty_folder_of_the_pod_that_had_trained_is_believed(pods: Pods) -> None:
+    """Its node is drained, but it has answered itself."""
+    change_after_training(pods, "rm -rf ws/output", phase="Running", podIP="127.0.0.1", deleting=True)
+
+    done = pods.run(*flags(pods.script(TRAIN + SAVES + GOOD)), **PATIENT)
+
+    assert done.code == 0, done.output
 
 
 def test_a_worker_that_is_not_replaced_fails_the_run(pods: Pods) -> None:
@@ -295,11 +360,11 @@ def replacements(cluster: Answers, seconds: float = 60.0) -> Replacements:
         (a_pod(), Fate.LIVES),
         (a_pod(ready=False), Fate.LIVES),
         (a_pod("second"), Fate.LOST),
-        (a_pod(deleting=True), Fate.LOST),
-        (a_pod(phase="Failed", deleting=True), Fate.LOST),
-        (a_pod(phase="Failed", conditions=DISRUPTED), Fate.LOST),
-        (a_pod(conditions=DISRUPTED), Fate.LOST),
-        (a_pod(phase="Failed", reason="NodeLost"), Fate.LOST),
+        (a_pod(deleting=True), Fate.GOING),
+        (a_pod(phase="Failed", deleting=True), Fate.GOING),
+        (a_pod(phase="Failed", conditions=DISRUPTED), Fate.GOING),
+        (a_pod(conditions=DISRUPTED), Fate.GOING),
+        (a_pod(phase="Failed", reason="NodeLost"), Fate.GOING),
         (a_pod(phase="Failed", reason="Evicted", message="disk full"), Fate.ENDED),
         (a_pod(phase="Failed"), Fate.ENDED),
         (a_pod(phase="Succeeded"), Fate.ENDED),
@@ -351,6 +416,17 @@ def test_a_worker_that_is_the_one_that_it_was_is_no_loss() -> None:
 
     with pytest.raises(RunError, match="not this job's any more"):
         replacements(Answers(a_pod())).await_all(lost)
+
+
+def test_a_worker_that_only_seemed_lost_hides_no_failure() -> None:
+    """The run ends with the exit code and the log lines of what had failed."""
+    cause = RunError("trainer 0 (rank 0) ended with exit code 3", 3, "ValueError: bad data")
+    lost = WorkersLostError({"job-worker-1": "pod job-worker-1 is not this job's any more"}, cause)
+
+    with pytest.raises(RunError) as caught:
+        replacements(Answers(a_pod())).await_all(lost)
+
+    assert caught.value is cause
 
 
 def test_a_part_that_did_not_arrive_is_brought_again(monkeypatch: pytest.MonkeyPatch) -> None:
