@@ -204,6 +204,8 @@ class Executor:
             self._proved.add(step.config)
 
     def _measure(self, step: MeasureQuality) -> None:
+        # A workspace may outlive its job, and a kept partition keeps the numbers that are there.
+        Path(step.json).unlink(missing_ok=True)
         size, is_known = self._partition(step.config).size_and_form()
         is_proved = step.config in self._proved
         if not is_proved:

@@ -79,7 +79,7 @@ class PartitionStore:
             StoreError: the store cannot be read.
         """
         text, own, last = str(self._place), wanted.fingerprint, self._place.name
-        found = self._manifest(self._place)
+        found = self._own_manifest(last)
         if found is None and not is_fingerprint(last):
             return self
         given = last if found is None else found.fingerprint
@@ -301,6 +301,17 @@ class PartitionStore:
             return kept_partition.decode(self._read(place.read_bytes))
         except NoManifestError as error:
             raise DataError(f"{place}: {error}") from None
+
+    def _own_manifest(self, last: str) -> KeptPartition | None:
+        """The manifest in this very folder; in a folder of another name it may be unrelated."""
+        try:
+            return self._manifest(self._place)
+        except StoreError:
+            raise
+        except DataError:
+            if is_fingerprint(last):
+                raise
+            return None
 
     def _file(self, kept: KeptPartition, name: str) -> Place:
         return self._place / kept.path / name

@@ -89,6 +89,21 @@ def test_what_a_killed_writer_has_left_is_told_and_can_be_removed(
     assert "writers" not in run(capsys, "list", uri)[1]
 
 
+def test_what_a_job_is_writing_now_is_no_failure(
+    tmp_path: Path, kept: KeptPartition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verify notes it; a manifest that cannot be read is FAILED."""
+    uri, manifest = str(tmp_path / "store"), tmp_path / "store" / kept.fingerprint / "manifest.json"
+    manifest.unlink()
+    code, said = run(capsys, "verify", uri)
+    assert (code, "FAILED" in said, "note: 7 files of writers" in said) == (0, False, True)
+
+    manifest.write_text("{")
+
+    code, said = run(capsys, "verify", uri)
+    assert (code, "FAILED" in said) == (65, True)
+
+
 def test_remove_takes_the_partition_away(
     tmp_path: Path, kept: KeptPartition, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -249,6 +249,20 @@ def test_a_partition_that_no_step_verifies_is_reported_as_such(
     assert "is not verified" in capfd.readouterr().out
 
 
+def test_numbers_of_an_earlier_job_are_not_those_of_a_partition_that_cannot_be_measured(
+    tmp_path: Path,
+) -> None:
+    """A workspace that outlives its job has them; they would be kept with the new partition."""
+    config, api, numbers = a_partition(tmp_path / "dataset"), ConfigMaps(), tmp_path / "quality.json"
+    numbers.write_text('{"edgeCut": 3}')
+    measure = MeasureQuality(config, Run(("false",)), str(numbers))
+
+    perform(CheckPartition(config, 2), measure, api=api)
+
+    assert not numbers.exists()
+    assert "partition.json" not in api.written
+
+
 @pytest.mark.parametrize(
     ("script", "told", "note"),
     [

@@ -201,6 +201,17 @@ def test_a_manifest_in_a_folder_of_another_name_is_refused(tmp_path: Path) -> No
         PartitionStore(str(moved)).for_input(INPUT)
 
 
+def test_an_unrelated_manifest_in_the_folder_of_a_store_is_left_alone(tmp_path: Path) -> None:
+    """A web application has a manifest.json, too."""
+    (tmp_path / "manifest.json").write_text('{"name": "an app"}')
+    store = PartitionStore(str(tmp_path))
+
+    kept = keep(store.for_input(INPUT), tmp_path)
+
+    assert store.for_input(INPUT).find(INPUT)[0] == kept
+    assert (tmp_path / "manifest.json").read_text() == '{"name": "an app"}'
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": 2}'])
 def test_what_is_no_manifest_is_refused_and_listed(tmp_path: Path, text: str) -> None:
     """It is not overwritten either."""
