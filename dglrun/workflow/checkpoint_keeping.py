@@ -1,6 +1,7 @@
 """The launcher's part in keeping checkpoints: it starts and serves the keepers, and says what fails."""
 
 import os
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -22,6 +23,8 @@ ATTEMPTS = 3
 """How often a keeper is started that ends before it has brought back what was kept."""
 PAUSE_SECONDS = 5.0
 """Before a keeper that has ended is started again."""
+WATCH_SECONDS = 1.0
+"""Between two looks at the keeper of this pod while it trains."""
 _TICK = 0.2
 
 
@@ -67,6 +70,8 @@ class CheckpointKeeping:
         self._start_at: dict[str, float] = {}
         self._said: dict[str, str] = {}
         self._here: KeeperProcess | None = None
+        self._watch: threading.Thread | None = None
+        self._is_over = threading.Event()
 
     def command(self, pod: str) -> Record:
         """What an agent is told, which then starts the keeper of its worker unless that runs."""
@@ -74,6 +79,8 @@ class CheckpointKeeping:
 
     def keep_here(self) -> None:
         """Start the keeper as a process of this pod, and wait until what was kept is back.
+
+        From then on a thread looks after it, as an agent and `Training` do where there are any.
 
         Raises:
             RunError: it cannot be brought back.
@@ -88,6 +95,8 @@ class CheckpointKeeping:
                 self.is_restored()  # says why, if the keeper has
                 raise RunError(f"the keeper of checkpoints ended with {code}", exitcodes.UNAVAILABLE)
             time.sleep(_TICK)
+        self._watch = threading.Thread(target=self._watch_here, args=(keeper,), name="keeper", daemon=True)
+        self._watch.start()
 
     def ended(self, pod: str, what: str) -> None:
         """A keeper has ended; it is started again, unless it ends again and again before it has begun."""
@@ -152,6 +161,7 @@ class CheckpointKeeping:
         """
         limit = self._step.seconds if seconds is None else seconds
         late = self._server.finish(limit, self._step.absent_seconds, lost)
+        self._end_watch()
         self.say_troubles()
         for pod in late if seconds is None else ():  # else its files stay there, and it goes on
             self._say(pod, "its last checkpoints are not kept: the last round has not ended there")
@@ -163,10 +173,32 @@ class CheckpointKeeping:
 
     def close(self) -> None:
         """End everything; nothing more is kept."""
+        self._end_watch()
         self._server.close()
         if self._here:
             self._here.end()
         Path(self._step.folder, self._marker).unlink(missing_ok=True)
+
+    def _watch_here(self, keeper: CheckpointKeeper) -> None:
+        while not self._is_over.wait(WATCH_SECONDS):
+            if self._here and (code := self._here.poll()) is not None:
+                self._here = None
+                self.ended(keeper.pod, f"ended with {code}")
+            if self.due():
+                self._restart_here(keeper)
+            self.say_troubles()
+
+    def _restart_here(self, keeper: CheckpointKeeper) -> None:
+        try:
+            self._here = KeeperProcess(keeper.argv, self._order(keeper), os.environ)
+        except OSError as error:  # no process or no memory is left now
+            self.ended(keeper.pod, f"cannot be started: {error.strerror}")
+
+    def _end_watch(self) -> None:
+        # The kernel kills a keeper with the thread that started it, so only once nothing is left to keep.
+        self._is_over.set()
+        if self._watch:
+            self._watch.join()
 
     def _order(self, keeper: CheckpointKeeper) -> str:
         return orders.encode(

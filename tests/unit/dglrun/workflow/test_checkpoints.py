@@ -250,6 +250,47 @@ print("begins after", sorted(path.name for path in folder.iterdir()), flush=True
     assert kept(tmp_path / "volume/tests/job") == {"rank-0/model.pt": "weights"}
 
 
+def test_a_job_without_workers_starts_its_keeper_again_and_says_what_it_cannot_keep(
+    pods_of: PodsOf, tmp_path: Path
+) -> None:
+    """There is no agent that would."""
+    script = """
+import os, time
+from pathlib import Path
+folder = Path(os.environ["DGL_CHECKPOINT_DIR"])
+print("begins", flush=True)
+for name in ("go", "go on"):
+    while not Path("..", name).exists():
+        time.sleep(0.05)
+    (folder / name).write_text("weights")
+while not Path("..", "over").exists():
+    time.sleep(0.05)
+"""
+    pods, place = pods_of(workers=1), tmp_path / "volume/tests/job"
+    flags_of_place = ("--checkpoints", str(tmp_path / "volume"), "--checkpoint-interval", "1")
+    arguments = ("--train-entry-point", pods.script(script), "--workspace", "ws", *flags_of_place)
+    mode = {"DGL_OPERATOR_PARTITION_MODE": "Skip"}
+    with pods.started(*arguments, phase="Launcher_Workload", **mode) as process:
+        read_until(process, "begins")
+        (keeper,) = (pid for pid, line in pods.processes().items() if "transfer.checkpoints" in line)
+        os.kill(keeper, signal.SIGKILL)
+        read_until(process, "it is started again")
+        (pods.root / "go").touch()
+        wait_for("it is kept", lambda: kept(place) == {"rank-0/go": "weights"}, 60)
+
+        (place / "rank-0").rename(tmp_path / "aside")
+        (place / "rank-0").touch()
+        (pods.root / "go on").touch()
+        read_until(process, "checkpoints are not kept: ")
+        (place / "rank-0").unlink()
+        read_until(process, "checkpoints are kept again")
+        (pods.root / "over").touch()
+        done = pods.finish(process)
+
+    assert done.code == 0, done.output
+    assert "rank-0/go on" in kept(place)
+
+
 def test_all_workers_together_send_no_more_than_a_launcher_takes() -> None:
     """A launcher has one network, however many workers there are."""
     (few,) = _steps(a_config(workers=2), 2)
