@@ -57,10 +57,12 @@ def _check(place: Place) -> None:
 def _upload(folder: Path, place: Place) -> None:
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     names = [name for name in names if HIDDEN not in name and name != MANIFEST]
+    store.retried(
+        (place / MANIFEST).remove_tree
+    )  # of an earlier run: whoever reads it takes it for this one's
     if not names:
         print(f"no output to upload to {place}", flush=True)
         return
-    store.retried((place / MANIFEST).remove_tree)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(lambda name: _one(folder / name, place / name), names))
     files = {name: {"size": one.size, "sha256": one.sha256} for name, one in zip(names, found, strict=True)}

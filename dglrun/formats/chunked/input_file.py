@@ -13,7 +13,8 @@ import numpy as np
 from dglrun.arrays import Array
 from dglrun.errors import DataError
 from dglrun.formats import store
-from dglrun.formats.store import Place, Stat
+from dglrun.formats.store import Place, Stat, StoreError, StoreFailure
+from dglrun.formats.store.ranges import Ranges
 
 File = Path | Place
 """A file, or a folder of them."""
@@ -113,8 +114,17 @@ def open_binary(file: File, step: int = 0) -> BinaryIO:
     """
     if isinstance(file, Path):
         return file.open("rb")
-    ranges = file.open_object()
+    ranges = _opened(file)
     return cast(BinaryIO, io.BufferedReader(ranges, step) if step else ranges)
+
+
+def _opened(file: Place) -> Ranges:
+    """An object, of the size that readers have reckoned with."""
+    ranges = file.open_object()
+    if file in _known and (size := _known[file].size) != ranges.size():
+        text = f"{file}: changed while it was read: {size} bytes before, now {ranges.size()}"
+        raise StoreError(text, StoreFailure.CHANGED)
+    return ranges
 
 
 def open_for_arrow(file: File) -> Any:
@@ -123,12 +133,21 @@ def open_for_arrow(file: File) -> Any:
 
 
 def values(file: Path | Place, dtype: np.dtype[Any], count: int, offset: int) -> Array:
-    """So many values from a byte on: of `dtype`, shape (count,)."""
+    """So many values from a byte on: of `dtype`, shape (count,).
+
+    Raises:
+        StoreError: the object cannot be read, or has fewer.
+    """
     if isinstance(file, Path):
         return np.fromfile(file, dtype, count, offset=offset)
     found = np.empty(count, dtype)
     view = found.view(np.uint8)
-    with file.open_object() as ranges:
+    with _opened(file) as ranges:
+        if ranges.size() < offset + len(view):
+            text = (
+                f"{file}: expected {len(view)} bytes from byte {offset} on, got {ranges.size()} bytes in all"
+            )
+            raise StoreError(text, StoreFailure.CHANGED)
         ranges.seek(offset)
         for at in range(0, len(view), WHOLE):
             piece = ranges.read(min(WHOLE, len(view) - at))

@@ -55,15 +55,18 @@ def test_a_failed_upload_has_no_manifest(
     assert said[0].startswith(f"dglrun: --output: {kept}/model.pt: ")
 
 
-def test_no_output_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A job that writes nothing leaves what is there."""
+def test_no_output_leaves_no_manifest_of_an_earlier_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files stay, but nobody takes them for what this run has made."""
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / MANIFEST).write_text("{}")
+    (kept / "model.pt").write_bytes(b"older")
 
     assert upload_output.main(["--folder", str(tmp_path / "none"), "--to", str(kept)]) == exitcodes.OK
 
-    assert (kept / MANIFEST).exists()
+    assert [path.name for path in kept.iterdir()] == ["model.pt"]
     assert "no output to upload" in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from dglrun.formats.chunked import check, input_file, read, write
 from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
 from dglrun.formats.chunked.table import FileSpec
-from dglrun.formats.store import Place, bytes_read
+from dglrun.formats.store import Place, StoreError, StoreFailure, bytes_read
 
 ROWS = 5000
 EDGES = np.random.default_rng(1).integers(0, ROWS, (3 * ROWS, 2))
@@ -100,6 +100,33 @@ def test_columns_in_fortrans_order_are_read(tmp_path: Path) -> None:
         found = np.concatenate(list(read.feature_blocks(spec, 7, 1000, 300)))
 
         assert np.array_equal(found, array[7:1000])
+
+
+@pytest.mark.parametrize(("offset", "count"), [(0, 101), (8, 100), (900, 1)])
+def test_an_object_that_is_too_short_is_no_values(tmp_path: Path, offset: int, count: int) -> None:
+    """What has never been read would be taken for values."""
+    place = store.place(f"mock:///{tmp_path.name}-short/x")
+    place.write_bytes(bytes(800))
+    dtype = np.dtype(np.int64)
+
+    assert np.array_equal(input_file.values(place, dtype, 100, 0), np.zeros(100, dtype))
+    with pytest.raises(StoreError, match="got 800 bytes in all") as caught:
+        input_file.values(place, dtype, count, offset)
+    assert caught.value.failure is StoreFailure.CHANGED
+
+
+@pytest.mark.parametrize("size", [0, 799, 808])
+def test_an_object_of_another_size_than_before_is_refused(tmp_path: Path, size: int) -> None:
+    """Rows have been counted by the earlier size; it would be read in the middle of a row."""
+    place = store.place(f"mock:///{tmp_path.name}-changed/x")
+    place.write_bytes(bytes(800))
+    assert input_file.stat(place).size == 800
+    place.write_bytes(bytes(size))
+
+    with pytest.raises(StoreError, match=f"800 bytes before, now {size}"):
+        input_file.values(place, np.dtype(np.int8), 1, 0)
+    with pytest.raises(StoreError, match=f"800 bytes before, now {size}"):
+        input_file.open_binary(place)
 
 
 def test_metadata_may_name_places(tmp_path: Path) -> None:
