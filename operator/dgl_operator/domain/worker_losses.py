@@ -5,6 +5,8 @@ counted once, when it is first seen, in the same write that names the worker; un
 what becomes of that is the same loss.
 """
 
+from datetime import timedelta
+
 from dgl_operator.api.v1alpha1 import MAX_REPLACED, DGLJob
 from dgl_operator.domain import failure, failure_policy
 from dgl_operator.domain.attempts import Life
@@ -12,6 +14,9 @@ from dgl_operator.domain.observed import Observed, Pod
 from dgl_operator.domain.report import Report
 from dgl_operator.domain.verdict import wanted
 from dglrun.contract.names import Role
+
+CLOCKS_DIFFER = timedelta(seconds=60)
+"""At most, of the API server, which dates pods in whole seconds, and the operator, which dates the loss."""
 
 
 def lost_alone(job: DGLJob, seen: Observed, said: Report, life: Life) -> tuple[str, ...]:
@@ -39,9 +44,15 @@ def noted(life: Life, seen: Observed, lost: tuple[str, ...]) -> Life:
 
 
 def is_replacement(pod: Pod, life: Life) -> bool:
-    """Whether a pod was made after the loss of its worker, so that it had no work yet."""
+    """Whether a pod was made after the loss of its worker, so that it had no work yet.
+
+    One that is younger than CLOCKS_DIFFER counts as such: it waits in vain for some seconds at most, while a
+    replacement that is not recognised would be made anew without any wait, again and again.
+    """
     since = life.current.waiting_since if life.current else None
-    return bool(pod.name in life.lost_workers and since and pod.created and pod.created >= since)
+    if pod.name not in life.lost_workers or since is None or pod.created is None:
+        return False
+    return pod.created >= since - CLOCKS_DIFFER
 
 
 def _lives(launcher: Pod) -> bool:

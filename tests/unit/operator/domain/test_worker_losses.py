@@ -114,18 +114,22 @@ def test_a_replacement_that_does_not_start_in_time_fails_the_job() -> None:
     assert decision.message.startswith("StartDeadlineExceeded: pod sage-worker-1 has started no container")
 
 
-def test_a_replacement_that_is_evicted_before_it_had_work_is_made_anew_after_a_wait() -> None:
-    """It counts as a pod without work, of which the waits grow."""
+@pytest.mark.parametrize(
+    ("created", "pods"),
+    [("11:59:55", 1), ("11:59:50", 1), ("11:59:49", 1), ("11:59:20", 1), ("11:30:00", 0)],
+)
+def test_a_replacement_that_is_evicted_before_it_had_work_counts_as_a_pod(created: str, pods: int) -> None:
+    """Its waits grow, also where the API server's clock is behind the operator's; the lost pod is older."""
     job = training(1, ("sage-worker-1",), "2026-11-21T11:59:50Z")
     early = a_pod(job, WORKER, index=1, **LOST["evicted"])
-    early["metadata"]["creationTimestamp"] = "2026-11-21T11:59:55Z"
+    early["metadata"]["creationTimestamp"] = f"2026-11-21T{created}Z"
 
     decision = decided(job, a_pod(job, LAUNCHER), workers_of(job, ready=True)[0], early)
 
     assert losses(decision) == (0, 1, ("sage-worker-1",))
     assert [pod.name for pod in decision.drop] == ["sage-worker-1"]
     assert decision.life is not None
-    assert decision.life.restarts.pods == 1
+    assert decision.life.restarts.pods == pods
 
 
 def test_a_replacement_that_its_kubelet_rejects_is_made_anew() -> None:
