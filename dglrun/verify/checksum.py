@@ -63,11 +63,11 @@ def _unsigned(column: Array) -> Hashes:
 
 
 def hash_rows(keys: Array, rows: Array) -> Hashes:
-    """Hash the bytes of each row together with its key.
+    """Hash the bytes of each row together with their number and its key.
 
     The bytes are taken as 32-bit words, each multiplied by an odd 64-bit number of its own, summed modulo
-    2**64 with the key and mixed. With 64-bit words two flipped highest bits would cancel, as in a row of
-    floats that is negated.
+    2**64 with the key and the number of bytes, and mixed; so rows that differ in zeros at the end differ.
+    With 64-bit words two flipped highest bits would cancel, as in a row of floats that is negated.
 
     Args:
         keys: Any integers, shape (rows,).
@@ -79,12 +79,13 @@ def hash_rows(keys: Array, rows: Array) -> Hashes:
     words = _words(rows)
     low, high = (_odd_numbers(at, words.shape[1]) for at in (1, 2))
     found = np.empty(len(rows), np.uint64)
+    width = np.uint64(rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
     step = max(1, 8 * _SLICE // max(words.shape[1], 1))
     for start in range(0, len(found), step):
         part = words[start : start + step]
         total = np.einsum("ij,j->i", part, low)
         total += np.einsum("ij,j->i", part >> np.uint64(32), high)
-        total += _unsigned(keys[start : start + step]) * _GOLDEN
+        total += _unsigned(keys[start : start + step]) * _GOLDEN + width
         found[start : start + step] = mix(total)
     return found
 
