@@ -118,6 +118,7 @@ class Difference:
         changed: Keys whose rows are others.
         holders: The ranks that hold the second table's rows of `extra` and `changed`.
         more: Whether other keys differ, too.
+        unsteady: Keys among which some differed at first and none when they were read again.
     """
 
     missing: Sequence[int]
@@ -125,9 +126,15 @@ class Difference:
     changed: Sequence[int]
     holders: Sequence[int] = ()
     more: bool = False
+    unsteady: range | None = None
 
     def __str__(self) -> str:
         """What differs, in words."""
+        if self.unsteady is not None:
+            first, last = self.unsteady[0], self.unsteady[-1]
+            return (
+                f"{first} to {last} differ, but read otherwise the second time: a file changes or a disk errs"
+            )
         named = {"missing": self.missing, "too many": self.extra, "different": self.changed}
         found = [f"{what}: {_some(keys)}" for what, keys in named.items() if keys]
         return "; ".join([*found, *(["others differ too"] if self.more else [])])
@@ -156,7 +163,8 @@ def compare(ranks: Ranks, first: Stream, second: Stream, keys: int) -> Differenc
         one, two = (np.sum([found[side] for found in by_rank], axis=0, dtype=np.uint64) for side in (0, 1))
         unequal = np.flatnonzero((one != two).any(axis=0))
         if not len(unequal):
-            return None
+            # What differed once and is equal now was read otherwise, and nobody knows which time was right.
+            return None if (low, high) == (0, keys) else Difference((), (), (), unsteady=range(low, high))
         if shift == 0:
             return _difference(low, one, two, [found[1] for found in by_rank], more)
         more = more or len(unequal) > 1

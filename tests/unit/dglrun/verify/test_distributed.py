@@ -214,3 +214,22 @@ def test_rows_in_the_place_of_others_are_named() -> None:
     found = checksum.compare(SingleRank(), lambda: tables[0], lambda: tables[1], len(keys))
 
     assert str(found) == "missing: 7; too many: 8; others differ too"
+
+
+@pytest.mark.parametrize("odd", [0, 70_000])
+def test_a_table_that_differs_in_the_first_reading_only_is_not_equal(odd: int) -> None:
+    """A file that changes meanwhile, or a disk that errs: the range is named, nothing is called sound."""
+    keys = np.arange(100_000)
+    readings = iter([np.where(keys == odd, 8, keys), keys])
+
+    found = checksum.compare(
+        SingleRank(),
+        lambda: [(keys, checksum.hash_columns(keys))],
+        lambda: [(keys, checksum.hash_columns(next(readings)))],
+        len(keys),
+    )
+
+    assert found is not None
+    assert found.unsteady is not None
+    assert odd in found.unsteady
+    assert "read otherwise the second time" in str(found)
