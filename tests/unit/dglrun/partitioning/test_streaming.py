@@ -1,5 +1,6 @@
 """The streaming back end on ranks that are threads, and its parts one by one."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,6 +125,17 @@ def test_another_seed_gives_another_assignment_and_the_same_one_the_same() -> No
 
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
+
+
+@pytest.mark.parametrize("seed", [(1 << 31) - 1, 1 << 31, 1 << 32, (1 << 64) + 3, -(1 << 40)])
+def test_a_seed_may_be_of_any_size(seed: int) -> None:
+    """Every node gets a part, and each time the same."""
+    problem = replace(ring(300), seed=seed)
+
+    found = [streaming.Streaming().partition(SingleRank(), problem) for _ in range(2)]
+
+    assert set(found[0].tolist()) == {0, 1, 2, 3}
+    assert (found[0] == found[1]).all()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 9), st.integers(0, 60))
