@@ -138,6 +138,18 @@ def test_a_seed_may_be_of_any_size(seed: int) -> None:
     assert (found[0] == found[1]).all()
 
 
+def test_a_bound_may_be_the_mean_itself() -> None:
+    """`--imbalance` just above 1 is 1 in float32: no division by zero, and parts are nearly even."""
+    problem = ring(300)
+    bounds = weights.tolerances(problem.weights.sum(axis=0), problem.weights.max(axis=0), 4, 1 + 1e-9)
+    assert (bounds == 1).all()
+
+    with np.errstate(all="raise"):
+        found = streaming.Streaming().partition(SingleRank(), replace(problem, bounds=bounds))
+
+    assert np.bincount(found, minlength=4).max() <= 1.2 * 300 / 4
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 9), st.integers(0, 60))
 def test_table_and_sort_choose_alike(seed: int, nodes: int, parts: int, entries: int) -> None:
     """Whichever is faster for the number of parts."""
