@@ -71,6 +71,7 @@ def test_any_heterograph_is_assigned_alike_by_any_number_of_ranks(toy: Toy, size
 
         assert found.min() >= 0
         assert found.max() < toy.parts
+        assert len(set(found.tolist())) == toy.parts or nodes < toy.parts
         assert (found == streamed(graph, toy.parts, 1)).all()
 
 
@@ -148,6 +149,16 @@ def test_a_bound_may_be_the_mean_itself() -> None:
         found = streaming.Streaming().partition(SingleRank(), replace(problem, bounds=bounds))
 
     assert np.bincount(found, minlength=4).max() <= 1.2 * 300 / 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_part_of_a_small_graph_is_empty(seed: int) -> None:
+    """Five nodes for each part, which chance alone deals out unevenly."""
+    problem = replace(ring(40), num_parts=8, seed=seed)
+
+    found = streaming.Streaming().partition(SingleRank(), problem)
+
+    assert set(found.tolist()) == set(range(8))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 9), st.integers(0, 60))
