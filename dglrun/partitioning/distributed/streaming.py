@@ -125,7 +125,7 @@ class _Stream:
     def fill_empty_parts(self) -> None:
         """Give each part without a node the one with the lowest ID of the part that has the most.
 
-        Chance leaves parts of small graphs empty, which dispatch refuses. Every rank knows all parts and
+        Chance can leave parts of small graphs empty, which jobs cannot use. Every rank knows all parts and
         finds the same.
         """
         counts = np.bincount(self._parts, minlength=self._num_parts)
