@@ -63,11 +63,11 @@ def _unsigned(column: Array) -> Hashes:
 
 
 def hash_rows(keys: Array, rows: Array) -> Hashes:
-    """Hash the bytes of each row together with its key.
+    """Hash the bytes of each row together with their number and its key.
 
     The bytes are taken as 32-bit words, each multiplied by an odd 64-bit number of its own, summed modulo
-    2**64 with the key and mixed. With 64-bit words two flipped highest bits would cancel, as in a row of
-    floats that is negated.
+    2**64 with the key and the number of bytes, and mixed; so rows that differ in zeros at the end differ.
+    With 64-bit words two flipped highest bits would cancel, as in a row of floats that is negated.
 
     Args:
         keys: Any integers, shape (rows,).
@@ -79,12 +79,13 @@ def hash_rows(keys: Array, rows: Array) -> Hashes:
     words = _words(rows)
     low, high = (_odd_numbers(at, words.shape[1]) for at in (1, 2))
     found = np.empty(len(rows), np.uint64)
+    width = np.uint64(rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
     step = max(1, 8 * _SLICE // max(words.shape[1], 1))
     for start in range(0, len(found), step):
         part = words[start : start + step]
         total = np.einsum("ij,j->i", part, low)
         total += np.einsum("ij,j->i", part >> np.uint64(32), high)
-        total += _unsigned(keys[start : start + step]) * _GOLDEN
+        total += _unsigned(keys[start : start + step]) * _GOLDEN + width
         found[start : start + step] = mix(total)
     return found
 
@@ -117,6 +118,7 @@ class Difference:
         changed: Keys whose rows are others.
         holders: The ranks that hold the second table's rows of `extra` and `changed`.
         more: Whether other keys differ, too.
+        unsteady: Keys among which some differed at first and none when they were read again.
     """
 
     missing: Sequence[int]
@@ -124,9 +126,15 @@ class Difference:
     changed: Sequence[int]
     holders: Sequence[int] = ()
     more: bool = False
+    unsteady: range | None = None
 
     def __str__(self) -> str:
         """What differs, in words."""
+        if self.unsteady is not None:
+            first, last = self.unsteady[0], self.unsteady[-1]
+            return (
+                f"{first} to {last} differ, but read otherwise the second time: a file changes or a disk errs"
+            )
         named = {"missing": self.missing, "too many": self.extra, "different": self.changed}
         found = [f"{what}: {_some(keys)}" for what, keys in named.items() if keys]
         return "; ".join([*found, *(["others differ too"] if self.more else [])])
@@ -155,7 +163,8 @@ def compare(ranks: Ranks, first: Stream, second: Stream, keys: int) -> Differenc
         one, two = (np.sum([found[side] for found in by_rank], axis=0, dtype=np.uint64) for side in (0, 1))
         unequal = np.flatnonzero((one != two).any(axis=0))
         if not len(unequal):
-            return None
+            # What differed once and is equal now was read otherwise, and nobody knows which time was right.
+            return None if (low, high) == (0, keys) else Difference((), (), (), unsteady=range(low, high))
         if shift == 0:
             return _difference(low, one, two, [found[1] for found in by_rank], more)
         more = more or len(unequal) > 1

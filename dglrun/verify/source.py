@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, share
+from dglrun.arrays import Array, Ints, dtype_name, share
 from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -183,6 +183,14 @@ class SourceChecks:
     # --- features
 
     def _features(self, kind: str, data: Mapping[str, Mapping[str, FileSpec]]) -> Iterator[str]:
+        known = {f"{owner}/{name}" for owner, found in data.items() for name in found}
+        invented = run_on_all_ranks(
+            self.ranks, lambda: {part: set(self.folder.features(part, kind)) - known for part in self.parts}
+        )
+        by_part = {part: names for held in self.ranks.gather(invented) for part, names in held.items()}
+        for part, names in sorted(by_part.items()):
+            for name in sorted(names):
+                yield f"{kind} feature {name} is in part {part}, the source has none of that name"
         for owner, found in data.items():
             for name, spec in found.items():
                 yield from self._feature(kind, owner, f"{owner}/{name}", spec)
@@ -195,6 +203,10 @@ class SourceChecks:
         lacking = self.ranks.gather([part for part, found in stored.items() if found is None])
         if without := sorted(part for found in lacking for part in found):
             yield f"{what} is missing in part {', '.join(map(str, without))}"
+            return
+        others = self.ranks.gather(run_on_all_ranks(self.ranks, lambda: _other_rows(spec, stored)))
+        if any(others):
+            yield from (f"{what}: {text}" for found in others for text in found)
             return
         names = self.folder.ntypes if kind == "node" else self.folder.etypes
         at = names.index(owner)
@@ -266,6 +278,21 @@ class Joined:
             self._held = np.concatenate((self._held, next(self._blocks)))
         found, self._held = self._held[:rows], self._held[rows:]
         return found
+
+
+def _other_rows(spec: FileSpec, stored: Mapping[int, StoredArray | None]) -> list[str]:
+    """Say in which parts a feature has another dtype or row shape than in the source."""
+    info = read.feature_info(spec)
+    dtype = np.dtype(np.uint8) if info.dtype == np.bool_ else info.dtype  # as DGL stores it
+    wanted = f"{dtype_name(dtype)}{list(info.tail)}"
+    shown = {
+        part: f"{dtype_name(array.spec.dtype)}{list(array.spec.shape[1:])}"
+        for part, array in stored.items()
+        if array is not None
+    }
+    return [
+        f"rows of {got} in part {part}, expected {wanted}" for part, got in shown.items() if got != wanted
+    ]
 
 
 def _rows_of(array: StoredArray) -> int:

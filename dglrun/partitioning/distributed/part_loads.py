@@ -96,7 +96,8 @@ class PartLoads:
             values = 1 - self.load / self.most
         else:
             limit = self.limit(widening)
-            values = (limit - self.load) / (limit - self.mean)
+            # float32 has no number between 1 and 1 + 2^-23: a bound may be the mean itself.
+            values = (limit - self.load) / np.maximum(limit - self.mean, 1e-9)
         return kinds.least(np.clip(values, 0, 1), 1.0)
 
     def admission(self, kinds: Kinds, wanted: Ints, widening: float) -> Array:

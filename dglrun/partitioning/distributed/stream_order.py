@@ -96,5 +96,6 @@ def chances(ids: Ints, salt: int) -> Chances:
 
 def even_chances(ids: Ints, salt: int) -> Chances:
     """As `chances`, but those of adjacent IDs are spread evenly, which balances what is dealt out by them."""
-    start = float(chances(np.array([salt]), salt)[0])
+    # A salt holds the seed, which may be of any size.
+    start = float(chances(np.array([salt % (1 << 64)], np.uint64).view(np.int64), salt)[0])
     return (ids % (1 << 32) * GOLDEN + start) % 1.0

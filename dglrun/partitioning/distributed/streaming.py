@@ -59,6 +59,7 @@ class Streaming:
                 number += 1
             else:
                 number = TIGHT if number < TIGHT else PASSES
+        stream.fill_empty_parts()
         return stream.own_parts().astype(np.int32)
 
 
@@ -120,6 +121,25 @@ class _Stream:
             moved += int(np.count_nonzero(before != after))
             self._tell(batch, after)
         return sum(self._ranks.gather(moved))
+
+    def fill_empty_parts(self) -> None:
+        """Give each part without a node the one with the lowest ID of the part that has the most.
+
+        Chance can leave parts of small graphs empty, which jobs cannot use. Every rank knows all parts and
+        finds the same.
+        """
+        counts = np.bincount(self._parts, minlength=self._num_parts)
+        for part in np.flatnonzero(counts == 0).tolist():
+            fullest = int(counts.argmax())
+            if counts[fullest] < 2:  # fewer nodes than parts
+                return
+            held = [np.flatnonzero(self._parts[low:high] == fullest) for low, high in pairwise(self._starts)]
+            firsts = [
+                (int(self._ids(each[:1], rank)[0]), rank) for rank, each in enumerate(held) if len(each)
+            ]
+            rank = min(firsts)[1]
+            self._parts[self._starts[rank] + held[rank][0]] = part
+            counts[[part, fullest]] += 1, -1
 
     def _decide(self, rows: Ints, before: Array, batches: int, widening: float | None) -> Array:
         """The parts that this rank's nodes of a batch get; collective."""

@@ -1,5 +1,6 @@
 """The streaming back end on ranks that are threads, and its parts one by one."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,6 +71,7 @@ def test_any_heterograph_is_assigned_alike_by_any_number_of_ranks(toy: Toy, size
 
         assert found.min() >= 0
         assert found.max() < toy.parts
+        assert len(set(found.tolist())) == toy.parts or nodes < toy.parts
         assert (found == streamed(graph, toy.parts, 1)).all()
 
 
@@ -124,6 +126,41 @@ def test_another_seed_gives_another_assignment_and_the_same_one_the_same() -> No
 
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
+
+
+@pytest.mark.parametrize("seed", [(1 << 31) - 1, 1 << 31, 1 << 32, (1 << 64) + 3, -(1 << 40)])
+def test_a_seed_may_be_of_any_size(seed: int) -> None:
+    """Every node gets a part, and each time the same."""
+    problem = replace(ring(300), seed=seed)
+
+    found = [streaming.Streaming().partition(SingleRank(), problem) for _ in range(2)]
+
+    assert set(found[0].tolist()) == {0, 1, 2, 3}
+    assert (found[0] == found[1]).all()
+
+
+def test_a_bound_may_be_the_mean_itself() -> None:
+    """`--imbalance` just above 1 is 1 in float32: no division by zero, and parts are nearly even."""
+    problem = ring(300)
+    bounds = weights.tolerances(problem.weights.sum(axis=0), problem.weights.max(axis=0), 4, 1 + 1e-9)
+    assert (bounds == 1).all()
+
+    with np.errstate(all="raise"):
+        found = streaming.Streaming().partition(SingleRank(), replace(problem, bounds=bounds))
+
+    assert np.bincount(found, minlength=4).max() <= 1.2 * 300 / 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_part_of_a_small_graph_is_empty(seed: int) -> None:
+    """Two or three nodes for each part: chance alone leaves one empty with half of these seeds."""
+    loads = np.ones((20, 1), np.int64)
+    bounds = weights.tolerances(loads.sum(axis=0), loads.max(axis=0), 8, 1.05)
+    problem = replace(ring(20), weights=loads, bounds=bounds, num_parts=8, seed=seed)
+
+    found = streaming.Streaming().partition(SingleRank(), problem)
+
+    assert set(found.tolist()) == set(range(8))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 9), st.integers(0, 60))

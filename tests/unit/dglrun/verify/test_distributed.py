@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dglrun.errors import DataError
 from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.edge_blocks import edge_blocks
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
@@ -59,6 +60,20 @@ def arrays(json_path: Path) -> list[StoredArray]:
     return [stored for stored in found if stored.spec.nbytes]
 
 
+def edges(json_path: Path) -> list[list[tuple[int, int, int]]]:
+    """Ends and numbers of the edges, of each part and format."""
+    graphs = [read_graph(path) for path in sorted(json_path.parent.glob("part*/graph.dgl"))]
+    return [
+        sorted(
+            edge
+            for block in edge_blocks(graph, layout)
+            for edge in zip(block.src.tolist(), block.dst.tolist(), block.edges.tolist(), strict=True)
+        )
+        for graph in graphs
+        for layout in graph.formats
+    ]
+
+
 def _arrays(folder: Path) -> Iterator[StoredArray]:
     graph = read_graph(folder / "graph.dgl")
     yield from (*graph.node_fields.values(), *graph.edge_fields.values())
@@ -103,9 +118,12 @@ def test_any_exchanged_or_doubled_row_is_found(
         rows = stored.rows(0, len(stored))
         one, two = (data.draw(st.integers(0, len(rows) - 1)) for _ in range(2))
         assume(rows[one].tobytes() != rows[two].tobytes())
+        before = edges(json_path)
         poke(stored, two, rows[one])
         if not doubles:
             poke(stored, one, rows[two])
+        # The numbers of two edges with the same ends may stand in any order.
+        assume(not stored.spec.name.endswith("/eids") or edges(json_path) != before)
 
         assert problems(json_path, size), stored
 
@@ -196,3 +214,22 @@ def test_rows_in_the_place_of_others_are_named() -> None:
     found = checksum.compare(SingleRank(), lambda: tables[0], lambda: tables[1], len(keys))
 
     assert str(found) == "missing: 7; too many: 8; others differ too"
+
+
+@pytest.mark.parametrize("odd", [0, 70_000])
+def test_a_table_that_differs_in_the_first_reading_only_is_not_equal(odd: int) -> None:
+    """A file that changes meanwhile, or a disk that errs: the range is named, nothing is called sound."""
+    keys = np.arange(100_000)
+    readings = iter([np.where(keys == odd, 8, keys), keys])
+
+    found = checksum.compare(
+        SingleRank(),
+        lambda: [(keys, checksum.hash_columns(keys))],
+        lambda: [(keys, checksum.hash_columns(next(readings)))],
+        len(keys),
+    )
+
+    assert found is not None
+    assert found.unsteady is not None
+    assert odd in found.unsteady
+    assert "read otherwise the second time" in str(found)

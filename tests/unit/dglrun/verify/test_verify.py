@@ -13,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dglrun.arrays import Array
 from dglrun.commands import verify as verify_command
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
-from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.arrays import ArraySpec, StoredArray
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
-from dglrun.formats.dgl.tensors import read_tensors
+from dglrun.formats.dgl.tensors import read_tensors, tensor_file
 from dglrun.mpi.collectives import SingleRank
 from dglrun.verify import checksum, serving
 from tests.support.commands import run_command
@@ -76,6 +77,15 @@ def other_source(out: Path) -> None:
     """Move the source of the first edge to another inner node of its type."""
     src = graph(out).formats["coo"]["src"]
     poke(src, 0, 0 if src.rows(0, 1)[0] else 1)
+
+
+def rewrite_node_features(path: Path, change: Callable[[dict[str, Array]], None]) -> None:
+    """Write a part's file of node features again with others in it."""
+    data = {name: array.rows(0, len(array)) for name, array in read_tensors(path).items()}
+    change(data)
+    with tensor_file(path, [ArraySpec(name, rows.dtype, rows.shape) for name, rows in data.items()]) as file:
+        for name, rows in data.items():
+            file.put(name, 0, rows)
 
 
 def change_json(out: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -188,6 +198,66 @@ def test_a_fault_is_found_and_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     assert verify_against_source(json_path) == 65
     assert message in capsys.readouterr().err
+
+
+OTHER_FORMS: dict[str, tuple[str, Callable[[Array], Array], str]] = {
+    "another column of zeros": (
+        "n0/feat",
+        lambda rows: np.hstack([rows, np.zeros((len(rows), 1), np.float32)]),
+        "node feature n0/feat: rows of float32[4] in part 0, expected float32[3]",
+    ),
+    "narrower integers": (
+        "n0/label",
+        lambda rows: rows.astype(np.int32),
+        "node feature n0/label: rows of int32[] in part 0, expected int64[]",
+    ),
+    "the same bits as floats": (
+        "n1/label",
+        lambda rows: rows.view(np.float64),
+        "node feature n1/label: rows of float64[] in part 0, expected int64[]",
+    ),
+    "the same bytes in one dimension": (
+        "n1/half",
+        lambda rows: rows.reshape(len(rows), 4),
+        "node feature n1/half: rows of float16[4] in part 0, expected float16[2, 2]",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+def test_a_feature_of_another_dtype_or_shape_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    """The bytes are the source's, filled up with zeros at most; DGL would give training other rows."""
+    json_path = a_partition(tmp_path)
+    name, other, message = OTHER_FORMS[form]
+
+    rewrite_node_features(
+        json_path.parent / "part0/node_feat.dgl", lambda data: data.update({name: other(data[name])})
+    )
+
+    assert verify_against_source(json_path) == 65
+    assert message in capsys.readouterr().err
+
+
+def test_a_feature_that_the_source_lacks_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of it could be compared."""
+    json_path = a_partition(tmp_path)
+
+    rewrite_node_features(
+        json_path.parent / "part1/node_feat.dgl", lambda data: data.update({"n2/made_up": data["n2/feat"]})
+    )
+
+    assert verify_against_source(json_path) == 65
+    message = "node feature n2/made_up is in part 1, the source has none of that name"
+    assert message in capsys.readouterr().err
+
+
+def test_rows_that_differ_in_zeros_at_the_end_have_other_hashes() -> None:
+    """A hash knows how many bytes it is of."""
+    keys, rows = np.arange(5), np.arange(5, dtype=np.int32)
+
+    assert (checksum.hash_rows(keys, rows) != checksum.hash_rows(keys, rows.astype(np.int64))).all()
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
