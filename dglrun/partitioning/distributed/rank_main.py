@@ -100,7 +100,7 @@ def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend | None, mem
 def _without_edges(
     ranks: MpiRanks, args: argparse.Namespace, graph: ChunkedGraph, nodes: CyclicDistribution, clock: "_Clock"
 ) -> tuple[Parts, dict[str, Any]]:
-    """Parts of this rank's nodes, and the details for the metadata; no limit on the number of nodes."""
+    """Parts of this rank's nodes, and the details for the metadata; 2^30 nodes of a rank at most."""
     details: dict[str, Any] = {"mpi": ranks.library, "ranks": ranks.size}
     if args.backend == "random":
         parts = without_edges.at_random(ranks, graph, nodes, args.num_parts, args.seed)
