@@ -87,7 +87,8 @@ def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
     codes = {name: main(shlex.split(cli.COMMANDS[name].example)[1:]) for name in order}
 
-    assert codes == dict.fromkeys(cli.COMMANDS.keys() - {"local"}, 0)  # which leaves its namespaces
+    ended = dict.fromkeys(cli.COMMANDS.keys() - {"local"}, 0)  # which leaves its namespaces
+    assert codes == {**ended, "partitions": 65}  # whose folder is on no machine of ours
     assert Path("report.html").is_file()
 
 

@@ -82,7 +82,7 @@ def test_nothing_is_copied_in_a_workspace_that_all_share(pods: Pods) -> None:
     assert "checksums compared" not in said
     assert "is the launcher's own output folder" in said
     work = {f"workload/{name}" for name in ("part0", "part1", "tiny.json")}
-    made = {*work, "hostfile_revised", "output/of-0", "output/of-1"}
+    made = {*work, "checkpoints/job/ranks.json", "hostfile_revised", "output/of-0", "output/of-1"}
     assert names_in(volume) == sorted({*before, *made})
     assert all((volume / name).is_symlink() for name in work)
     assert json.loads((volume / "workload/tiny.json").read_text())["num_parts"] == 2
