@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +140,9 @@ def test_a_keeper_reaches_its_own_ranks_alone(
     (tmp_path / "kept/rank-1/model.pt").write_text("another's")
     answers: list[Any] = []
 
-    def ask() -> None:
-        with suppress(KeepError):
-            answers.append(links[0].ask({"do": "remove", "name": name}))
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
+    with a_link(replace(an_order(tmp_path, 0, server.port), patience=0.5)) as link, suppress(KeepError):
+        answers.append(link.ask({"do": "remove", "name": name}))
     links[1].ask({"do": "list"})
-    asking.join(1.0)
 
     assert answers == []
     assert (tmp_path / "kept/rank-1/model.pt").exists()
