@@ -22,10 +22,8 @@ from dglrun.transfer.checkpoints import messages
 from dglrun.transfer.checkpoints.folder import OWN, RANKS_FILE, has_kept, whole_files
 from dglrun.transfer.checkpoints.messages import BLOCK, WAIT_SECONDS, Message
 from dglrun.transfer.pull import wire
+from dglrun.transfer.pull.tls_listener import TlsListener
 
-HANDSHAKE_SECONDS = 10.0
-STRANGERS = 32
-"""Connections without a handshake at a time; then the oldest one is closed."""
 ABSENT_SECONDS = 30.0
 """A keeper that was away for so long is not waited for: the others go on."""
 INCOMING = f"{OWN}incoming-"
@@ -82,23 +80,18 @@ class CheckpointServer:
     def __init__(
         self, keys: tls.Keys, folder: Path, ranks: Mapping[str, Collection[str]], marker: str, every: float
     ) -> None:
-        self._context, self._folder, self._ranks = tls.server_context(keys), folder, dict(ranks)
+        self._folder, self._ranks = folder, dict(ranks)
         self._marker, self._every = marker, every
         self._states = {pod: KeeperState() for pod in ranks}
         self._changed = threading.Condition()
         self._round, self._last, self._next_at = 0, 0, float("inf")
         self._has_begun = self._is_finishing = self._is_leaving = self._is_closed = self._may_prune = False
-        self._open: set[ssl.SSLSocket] = set()
-        self._strangers: list[ssl.SSLSocket] = []
         _remove_incoming(folder)
-        self._listener = socket.create_server(("", 0), backlog=128)
-        self.port = int(self._listener.getsockname()[1])
-        self._threads = [
-            threading.Thread(target=work, name="checkpoints", daemon=True)
-            for work in (self._accept, self._begin_rounds)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._listener = TlsListener(keys, self._states, self._serve, "checkpoints")
+        self.port = self._listener.port
+        self._beginner = threading.Thread(target=self._begin_rounds, name="checkpoint-rounds", daemon=True)
+        self._listener.start()
+        self._beginner.start()
 
     def states(self) -> dict[str, KeeperState]:
         """What is known of each keeper, by its pod."""
@@ -146,13 +139,8 @@ class CheckpointServer:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-            connections = [*self._open, *self._strangers]
-        for connection in connections:
-            _break(connection)
-        _break(self._listener)
-        for thread in self._threads:
-            thread.join()
         self._listener.close()
+        self._beginner.join()
 
     # --- rounds
 
@@ -187,61 +175,23 @@ class CheckpointServer:
 
     # --- connections
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                raw, _address = self._listener.accept()
-                connection = self._context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
-            except OSError:
-                if self._is_closed:
-                    return
-                time.sleep(0.1)  # out of file descriptors, or the other end has gone again
-                continue
-            with self._changed:
-                self._strangers.append(connection)
-                if len(self._strangers) > STRANGERS:
-                    _break(self._strangers[0])  # silent ones must not keep keepers out
-            try:
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-            except RuntimeError:  # the system has no thread left now; the keeper comes again
-                self._strangers.remove(connection)
-                connection.close()
-
-    def _serve(self, connection: ssl.SSLSocket) -> None:
-        with contextlib.suppress(OSError, ValueError, KeyError), connection:
-            pod = self._shake_hands(connection)
-            wire.keep_alive(connection)  # silent while it brings files elsewhere
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(ABSENT_SECONDS * 1000))
-            with self._connected(connection, pod):
-                while True:
-                    self._obey(connection, pod, messages.receive(connection))
-
-    def _shake_hands(self, connection: ssl.SSLSocket) -> str:
-        """Let a keeper in by its certificate, whose name is returned."""
-        try:
-            wire.configure(connection)
-            connection.settimeout(HANDSHAKE_SECONDS)
-            connection.do_handshake()
-        finally:
-            with self._changed:
-                self._strangers.remove(connection)
-        pod = tls.peer_name(connection)
-        if pod not in self._states:
-            raise wire.BrokenError(f"{pod} keeps nothing")
-        return pod
+    def _serve(self, connection: ssl.SSLSocket, pod: str) -> None:
+        wire.keep_alive(connection)  # silent while it brings files elsewhere
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(ABSENT_SECONDS * 1000))
+        with contextlib.suppress(KeyError), self._connected(pod):
+            while True:
+                self._obey(connection, pod, messages.receive(connection))
 
     @contextlib.contextmanager
-    def _connected(self, connection: ssl.SSLSocket, pod: str) -> Iterator[None]:
+    def _connected(self, pod: str) -> Iterator[None]:
         with self._changed:
             if self._is_closed:
                 raise wire.BrokenError("closed")
-            self._open.add(connection)
             self._states[pod].connections += 1
         try:
             yield
         finally:
             with self._changed:
-                self._open.discard(connection)
                 self._states[pod].connections -= 1
                 self._states[pod].heard = time.monotonic()
                 self._changed.notify_all()
@@ -448,8 +398,3 @@ def _placed(file: int, staging: Path, path: Path) -> OSError | None:
 def _error(error: OSError) -> Message:
     where = f"{error.filename}: " if error.filename else ""
     return {"error": f"the launcher: {where}{error.strerror or error}", "code": exitcodes.IO}
-
-
-def _break(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)

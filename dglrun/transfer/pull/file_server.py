@@ -4,10 +4,8 @@ One thread for each connection, each with a buffer of one block: memory grows ne
 their number. A receiver is known by its certificate.
 """
 
-import contextlib
 import json
 import os
-import socket
 import ssl
 import threading
 import time
@@ -22,11 +20,9 @@ from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import wire
 from dglrun.transfer.pull.manifest import Block, Manifest
 from dglrun.transfer.pull.sums import StoredSums, sum_of
+from dglrun.transfer.pull.tls_listener import TlsListener
 from dglrun.transfer.pull.wire import REPLY, REQUEST, State
 
-HANDSHAKE_SECONDS = 10.0
-STRANGERS = 32
-"""Connections without a handshake at a time; then the oldest one is closed."""
 MOST_REQUEST = 1 << 16
 """Bytes of a JSON object that a receiver may send."""
 
@@ -102,17 +98,12 @@ class FileServer:
     """
 
     def __init__(self, keys: tls.Keys, shares: Mapping[str, Share]) -> None:
-        self._context, self._shares = tls.server_context(keys), dict(shares)
+        self._shares = dict(shares)
         self._progress = {name: Progress(share.manifest.size) for name, share in shares.items()}
         self._changed = threading.Condition()
-        self._open: set[socket.socket] = set()
-        self._strangers: list[ssl.SSLSocket] = []
-        self._threads: set[threading.Thread] = set()
-        self._is_closed = False
-        self._listener = socket.create_server(("", 0), backlog=128)
-        self.port = int(self._listener.getsockname()[1])
-        self._acceptor = threading.Thread(target=self._accept, name="file-server", daemon=True)
-        self._acceptor.start()
+        self._listener = TlsListener(keys, self._shares, self._serve, "file-server")
+        self.port = self._listener.port
+        self._listener.start()
 
     def __enter__(self) -> "FileServer":
         return self
@@ -132,75 +123,13 @@ class FileServer:
 
     def close(self) -> None:
         """Break all connections and serve no more."""
-        with self._changed:
-            self._is_closed = True
-            connections = [*self._open, *self._strangers]
-        for connection in connections:
-            _break(connection)
-        _break(self._listener)  # wakes accept(), which a close alone does not
-        self._acceptor.join()
         self._listener.close()
-        for thread in list(self._threads):
-            thread.join()
+        self._listener.join()
 
     # --- connections
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                raw, _address = self._listener.accept()
-                connection = self._context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
-            except OSError:
-                if self._is_closed:
-                    return
-                time.sleep(0.1)  # out of file descriptors, or the other end has gone again
-                continue
-            with self._changed:
-                if self._is_closed:
-                    connection.close()
-                    return
-                self._strangers.append(connection)
-                if len(self._strangers) > STRANGERS:
-                    _break(self._strangers[0])  # silent ones must not keep receivers out
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                self._threads.add(thread)
-                try:
-                    thread.start()
-                except RuntimeError:  # the system has no thread left now; the receiver comes again
-                    self._threads.discard(thread)
-                    self._strangers.remove(connection)
-                    connection.close()
-
-    def _serve(self, connection: ssl.SSLSocket) -> None:
-        try:
-            with connection:
-                self._serve_known(connection, self._shake_hands(connection))
-        except (OSError, ValueError):
-            pass  # broken, or a stranger; a receiver comes again
-        finally:
-            with self._changed:
-                self._threads.discard(threading.current_thread())
-
-    def _shake_hands(self, connection: ssl.SSLSocket) -> str:
-        """Let a receiver in by its certificate, whose name is returned."""
-        try:
-            wire.configure(connection)
-            connection.settimeout(HANDSHAKE_SECONDS)
-            connection.do_handshake()
-        finally:
-            with self._changed:
-                self._strangers.remove(connection)
-        name = tls.peer_name(connection)
-        if name not in self._shares:
-            raise wire.BrokenError(f"{name} has no share")
-        wire.configure(connection)
-        return name
-
-    def _serve_known(self, connection: ssl.SSLSocket, name: str) -> None:
+    def _serve(self, connection: ssl.SSLSocket, name: str) -> None:
         with self._changed:
-            if self._is_closed:
-                return
-            self._open.add(connection)
             self._update(name, connections=1)
         session = _Session(connection, self._shares[name])
         try:
@@ -214,7 +143,6 @@ class FileServer:
         finally:
             session.close()
             with self._changed:
-                self._open.discard(connection)
                 self._update(name, connections=-1)
 
     def _obey(self, name: str, session: "_Session", told: dict[str, Any]) -> None:
@@ -359,9 +287,3 @@ class _Session:
 def _is_last_word(request: Block | dict[str, Any]) -> bool:
     """Whether a receiver tells its end, perhaps a second time, as the first answer has not come."""
     return isinstance(request, dict) and request.get("tell") in ("whole", "failed")
-
-
-def _break(connection: socket.socket) -> None:
-    """Wake the thread that waits on it."""
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)

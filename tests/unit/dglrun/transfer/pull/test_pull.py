@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
-from dglrun.transfer.pull import file_server, sums, wire
+from dglrun.transfer.pull import file_server, sums, tls_listener, wire
 from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.file_server import FileServer
@@ -561,7 +561,7 @@ def test_silent_strangers_keep_nobody_out(tmp_path: Path) -> None:
     files = write_files(tmp_path / "from")
     with serving(worker_0=share(files)) as server:
         silent = [
-            socket.create_connection(("127.0.0.1", server.port)) for _ in range(file_server.STRANGERS + 5)
+            socket.create_connection(("127.0.0.1", server.port)) for _ in range(tls_listener.STRANGERS + 5)
         ]
         Receiver(an_order(server.port, tmp_path / "to")).run()
         for each in silent:
