@@ -1,5 +1,5 @@
 # Each target is one line that calls one thing; what it needs it sets up itself.
-.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate lock modern modern-formats bench fuzz faults kills outage
+.PHONY: help setup check test integration e2e local demo images cluster-up cluster-down generate lock modern modern-formats bench fuzz faults kills outage preempt coscheduling
 
 PYTHON = .venv/bin/python
 
@@ -36,6 +36,12 @@ local: ## From nothing to a trained model without Kubernetes: torch, DGL, DGL-AP
 outage: setup ## The API server away for MINUTES=10 under jobs in every phase, on the one-node cluster
 	@.ci/outage $(or $(MINUTES),10)
 
+preempt: setup ## A worker evicted in the training of each example: accuracy, bytes moved, time; MODE=parmetis: of one
+	@.ci/preempt $(MODE)
+
+coscheduling: setup ## Gangs by coscheduling's own scheduler on the real API server
+	@.ci/coscheduling
+
 demo: setup ## From nothing to a trained model: cluster, images, chart, DGL-API example
 	@$(PYTHON) -m tests.e2e.demo
 
@@ -60,5 +66,5 @@ modern: setup ## Build torch 2.2.1 + dgl 2.1.0 and take it through the examples
 modern-formats: setup ## What DGL 2 reads of ours: its loader, GraphBolt, training (torch 2.2.1 + dgl 2.1.0)
 	@$(PYTHON) -m tests.modern
 
-bench: setup ## Performance against the peers; ONLY=agents|assign|chunk|dispatch|operator|transfer|verify: one of them, with BENCH_ARGS="--jobs 300"
+bench: setup ## Performance against the peers; ONLY=agents|assign|chunk|dgl-api|dispatch|operator|training|transfer|verify: one of them, with BENCH_ARGS="--jobs 300"
 	@$(PYTHON) -m tests.benchmarks

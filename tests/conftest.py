@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,7 @@ from tests.support.skip_check import SkipCheck
 settings.register_profile(
     "gate", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+settings.register_profile("long", settings.get_profile("gate"), max_examples=5000)
 settings.load_profile("gate")
 
 
@@ -30,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose hypothesis's seed, and check the skips where results come together: not in a worker of xdist."""
+    # A shell ignores SIGINT for its background commands, and what tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Arrow's S3 client would ask 169.254.169.254 for a region, and wait where nobody answers.
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
     if config.getoption("strict_skips") and not hasattr(config, "workerinput"):

@@ -1,4 +1,4 @@
-"""The supervisor of one worker: starts its servers and trainers, tells how they end, leaves nothing behind.
+"""The agent of one worker: starts its servers and trainers, tells how they end, leaves nothing behind.
 
 Standard library only and nothing imported early: it starts once for each worker, and its start is part of
 the time until the first trainer runs.

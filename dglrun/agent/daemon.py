@@ -13,7 +13,6 @@ import signal
 import socket
 import ssl
 import time
-import traceback
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -24,7 +23,7 @@ from dglrun.agent import LAST_SECONDS, folder_mark, host_info, process_group, pr
 from dglrun.agent.activity import ActivityMonitor
 from dglrun.agent.connections import STRANGERS, Connection
 from dglrun.agent.exit_status import ExitStatus, ProcessFailure
-from dglrun.agent.keeper_process import KeeperProcess
+from dglrun.agent.forked_program import KEEPER, SENDER, ForkedProgram
 from dglrun.agent.outbox import Outbox
 from dglrun.agent.process_group import Child
 from dglrun.agent.sampler_monitor import SamplerDeath, SamplerMonitor
@@ -45,7 +44,7 @@ KILL_PATIENCE = 10.0
 
 
 class State(Enum):
-    """What the supervisor is at."""
+    """What the agent is at."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -82,7 +81,9 @@ class Daemon:
         self._selector = selectors.DefaultSelector()
         self._connections: list[Connection] = []
         self._children: dict[int, Child] = {}
-        self._keeper: KeeperProcess | None = None
+        self._keeper: ForkedProgram | None = None
+        self._sender: ForkedProgram | None = None
+        self._sent = 0
         self._samplers = SamplerMonitor()
         self._activity = ActivityMonitor(spec.watched, time.monotonic())
         self._stacks: StackRequest | None = None
@@ -106,10 +107,13 @@ class Daemon:
             except Exception as error:
                 if self._failure:  # it cannot even stop
                     raise
+                import traceback  # noqa: PLC0415 - 3 ms of each start, and needed here only
+
                 what = f"a bug in dglrun: {type(error).__name__}: {error}"
-                self._fail(ProcessFailure("supervisor", exitcodes.SOFTWARE, what, traceback.format_exc()))
-        if self._keeper:
-            self._keeper.kill()
+                self._fail(ProcessFailure("agent", exitcodes.SOFTWARE, what, traceback.format_exc()))
+        for program in (self._keeper, self._sender):
+            if program:
+                program.kill()
         self._remove_mark()
 
     def _turn(self) -> None:
@@ -161,6 +165,8 @@ class Daemon:
                 self._start(command["port"])
             case "keep" if self._keeper is None:
                 self._keep(command["argv"], command["order"])
+            case "output" if self._state is State.FINISHED:
+                self._send_output(command["number"], command["module"], command["order"])
             case "stop":
                 self._stop(f"told to stop: {command['why']}")
             case "stacks":
@@ -181,6 +187,7 @@ class Daemon:
             "state": self._state.value,
             "time": time.time(),
             "port": host_info.free_port() if self._state is State.WAITING else None,
+            "sends_output": True,
         }
 
     def _beat(self) -> None:
@@ -238,11 +245,25 @@ class Daemon:
 
     def _keep(self, argv: list[str], order: str) -> None:
         """Start the process that keeps checkpoints, which the launcher follows by itself."""
-        env = {**os.environ, process_group.RUN_FOLDER_VARIABLE: str(self._folder)}
         try:
-            self._keeper = KeeperProcess(argv, order, env)
+            self._keeper = ForkedProgram(argv[argv.index("-m") + 1], order, KEEPER)
         except OSError as error:
             self._record("keeper", what=f"could not be started: {error}")
+            return
+        with contextlib.suppress(OSError):  # the kernel ends it with this process in any case
+            process_group.record_keeper(self._folder, self._keeper.pid)
+
+    def _send_output(self, number: int, module: str, order: str) -> None:
+        """Start the process that sends the output folder, unless the one of this attempt runs.
+
+        The launcher repeats what it has told: a broken connection may have lost it, or the process has ended.
+        """
+        if self._sender and number == self._sent:
+            return
+        if self._sender:
+            self._sender.kill()
+        with contextlib.suppress(OSError):  # no process is left now; it is told again
+            self._sender, self._sent = ForkedProgram(module, order, SENDER), number
 
     def _read(self, child: Child) -> None:
         lines, ended = child.read()
@@ -262,9 +283,10 @@ class Daemon:
                 self._lines(child, self._last_output(child, end))
                 self._ended(child, end)
             elif self._keeper and pid == self._keeper.pid:
-                self._keeper.note_end(end.code)
                 self._keeper = None
                 self._record("keeper", what=f"ended with {end}{self._why(end)}")
+            elif self._sender and pid == self._sender.pid:
+                self._sender = None
 
     def _last_output(self, child: Child, end: ExitStatus) -> list[str]:
         try:
@@ -357,7 +379,7 @@ class Daemon:
         silent = time.monotonic() - self._heard
         if silent > self.spec.lease and self._state in (State.WAITING, State.RUNNING):
             what = f"heard nothing of the launcher for {silent:.0f} s"
-            self._fail(ProcessFailure("supervisor", exitcodes.LOST, what))
+            self._fail(ProcessFailure("agent", exitcodes.LOST, what))
 
     def _stop(self, why: str) -> None:
         if self._state in (State.STOPPING, State.FINISHED):
@@ -415,10 +437,11 @@ class Daemon:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(reader, selectors.EVENT_READ, lambda _mask: _empty(reader))
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        # A signal wakes the loop by the descriptor only if it has a handler; the default ignores SIGCHLD.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the stream that started it may end at any moment
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._ended_by = number  # anywhere in the loop's work, which goes on; the loop is woken
@@ -426,7 +449,7 @@ class Daemon:
     def _obey_signal(self) -> None:
         if self._ended_by and not self._dismissed:
             name = signal.Signals(self._ended_by).name
-            self._fail(ProcessFailure("supervisor", 128 + self._ended_by, f"was ended by {name}"))
+            self._fail(ProcessFailure("agent", 128 + self._ended_by, f"was ended by {name}"))
             self._dismissed = True  # whoever has sent it does not wait for the launcher's goodbye
 
 

@@ -42,7 +42,7 @@ class ProcessFailure:
     """Why a worker's run ended badly.
 
     Attributes:
-        who: `trainer 0`, `server 1`, `sampler of trainer 0` or `supervisor`.
+        who: `trainer 0`, `server 1`, `sampler of trainer 0` or `agent`.
         code: Exit code of the process.
         what: One line on what happened.
         words: A traceback, or the last lines of its output.
@@ -59,5 +59,6 @@ class ProcessFailure:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "ProcessFailure":
-        """From the record that carried it."""
-        return cls(raw["who"], raw["code"], raw["what"], raw["words"], raw["rank"], raw["time"])
+        """From the record that carried it; agents of earlier images call themselves `supervisor`."""
+        who = "agent" if raw["who"] == "supervisor" else raw["who"]
+        return cls(who, raw["code"], raw["what"], raw["words"], raw["rank"], raw["time"])

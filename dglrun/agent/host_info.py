@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from dglrun import cgroup
 from dglrun.agent.spec import CAUSES_FOLDER, INTERFACE, MASTER_PORT, PROGRESS_FILE, THREADS
+from dglrun.contract import env
 
 MASTER_PORTS = range(29500, 29900)
 """Below the kernel's ephemeral ports (from 32768): no client of DGL takes the chosen one meanwhile."""
@@ -79,7 +81,7 @@ def known(ip: str, trainers: int, master_port: int, causes: Path, progress: Path
         HostError: no interface has the IP.
     """
     return {
-        THREADS: str(threads(cgroup.cpu_limit(), trainers)),
+        THREADS: str(threads(float(os.environ.get(env.CPUS) or cgroup.cpu_limit()), trainers)),
         INTERFACE: interface_of(ip),
         MASTER_PORT: str(master_port),
         CAUSES_FOLDER: str(causes),

@@ -1,4 +1,4 @@
-"""What `dglrun supervise` does on a worker, at the other end of the launcher's `kubectl exec -i`.
+"""What `python -m dglrun.agent` does on a worker, at the other end of the launcher's `kubectl exec -i`.
 
 It reads a spec and the run's keys, a line each, prepares the worker, leaves an agent behind that no longer
 depends on the stream, and says on which port that one listens. The stream then ends.
@@ -6,7 +6,6 @@ depends on the stream, and says on which port that one listens. The stream then 
 
 import json
 import os
-import secrets
 import signal
 import socket
 import ssl
@@ -39,7 +38,8 @@ def start() -> int:
         return exitcodes.UNAVAILABLE
     for note in notes:
         _say({"kind": "note", "text": note})
-    sys.stdout.flush()
+    sys.stdout.flush()  # the child would write what is left in the buffer a second time
+    # No thread runs yet. The child forks again, so that the agent has no parent here to wait for it.
     child = os.fork()
     if child == 0:
         _leave_behind(spec, folder, lock, listener, context, before)
@@ -63,7 +63,7 @@ def _prepare(spec: Spec) -> None:
     for folder in spec.folders:
         Path(folder).mkdir(parents=True, exist_ok=True)
     for path, text in spec.files.items():
-        part = Path(f"{path}.{secrets.token_hex(4)}.part")  # other workers may share the folder
+        part = Path(f"{path}.{os.urandom(4).hex()}.part")  # other workers may share the folder
         try:
             part.write_text(text)
             part.replace(path)
@@ -81,7 +81,7 @@ def _leave_behind(
     context: ssl.SSLContext,
     before: frozenset[str],
 ) -> None:
-    """Become the supervisor: own session, no stream, no parent that counts."""
+    """Become the agent: own session, no stream, no parent that counts."""
     try:
         os.setsid()
         if os.fork() != 0:
@@ -100,7 +100,7 @@ def _leave_behind(
 
 
 def _drop_streams(folder: Path) -> None:
-    """Let go of the stream's pipes; what the supervisor itself has to say goes to its log."""
+    """Let go of the stream's pipes; what the agent itself has to say goes to its log."""
     null = os.open(os.devnull, os.O_RDWR)
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for target, source in ((0, null), (1, log), (2, log)):

@@ -4,6 +4,7 @@ import ctypes
 import signal
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 # Loaded here: between fork and exec, where `end_with_parent` is called, the loader's lock may be held.
@@ -28,6 +29,15 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _prctl(option: int, value: int) -> None:
+def set_name(name: str) -> None:
+    """Let ps and /proc show this name for the process, of which the kernel keeps 15 bytes (PR_SET_NAME).
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
+
+
+def _prctl(option: int, value: int | ctypes.c_char_p) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value!r}) failed")

@@ -16,7 +16,9 @@ from dglrun.agent.spec import Process, ProcessRole
 
 LAST_LINES = 20
 RUN_FOLDER_VARIABLE = "DGLRUN_FOLDER"
-"""Environment of each process: by it a later supervisor finds what an earlier one could not end."""
+"""Environment of each process: by it a later agent finds what an earlier one could not end."""
+_KEEPER = "keeper"
+"""In the run folder: pid and start time of the agent's fork, whose environment in /proc is the agent's."""
 
 
 class Child:
@@ -42,7 +44,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             process_group=0,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread only
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the agent has one thread only
         )
         if self._popen.stdout is None:
             raise AssertionError("Popen was given PIPE")
@@ -106,7 +108,7 @@ def signal_all(number: int, spared: Collection[int] = ()) -> int:
 
 
 def end_remains(folder: Path, patience: float = 5.0) -> tuple[int, ...]:
-    """Kill what an earlier supervisor of this folder left running; returns the process ids."""
+    """Kill what an earlier agent of this folder left running; returns the process ids."""
     remains = _remains(folder)
     deadline = time.monotonic() + patience
     alive = remains
@@ -119,10 +121,31 @@ def end_remains(folder: Path, patience: float = 5.0) -> tuple[int, ...]:
     return remains
 
 
+def record_keeper(folder: Path, pid: int) -> None:
+    """Note the fork that keeps checkpoints, for `end_remains` of a later agent.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if entry := procfs.table().get(pid):
+        (folder / _KEEPER).write_text(f"{pid} {entry.started}")
+
+
 def _remains(folder: Path) -> tuple[int, ...]:
     entries = procfs.table()
     alive = [pid for pid, entry in entries.items() if not entry.is_zombie and pid != os.getpid()]
-    return procfs.with_variable(RUN_FOLDER_VARIABLE, str(folder), alive)
+    known = procfs.with_variable(RUN_FOLDER_VARIABLE, str(folder), alive)
+    keeper = _keeper(folder)
+    return known + tuple(pid for pid in alive if (pid, entries[pid].started) == keeper and pid not in known)
+
+
+def _keeper(folder: Path) -> tuple[int, int] | None:
+    """Pid and start time of the last keeper; the pid alone may be another process by now."""
+    try:
+        pid, started = (folder / _KEEPER).read_text().split()
+        return int(pid), int(started)
+    except (OSError, ValueError):
+        return None
 
 
 def _drain(fileno: int) -> tuple[bytes, bool]:

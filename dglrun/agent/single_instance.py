@@ -1,4 +1,4 @@
-"""Two runs never mix on a worker: a new supervisor ends the one before and clears what it left."""
+"""Two runs never mix on a worker: a new agent ends the one before and clears what it left."""
 
 import contextlib
 import fcntl
@@ -11,11 +11,11 @@ from pathlib import Path
 from dglrun.agent import process_group, shared_memory
 
 PATIENCE = 20.0
-"""Seconds that an earlier supervisor gets to end its processes before it is killed."""
+"""Seconds that an earlier agent gets to end its processes before it is killed."""
 
 
 class StillRunningError(Exception):
-    """An earlier supervisor could not be ended."""
+    """An earlier agent could not be ended."""
 
 
 def acquire(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str]]:
@@ -30,13 +30,13 @@ def acquire(folder: Path, segments: Path) -> tuple[int, frozenset[str], list[str
         notes on what was ended and removed.
 
     Raises:
-        StillRunningError: the earlier supervisor lives on.
+        StillRunningError: the earlier agent lives on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     notes = []
     if not _locked(lock):
-        notes.append("ended the supervisor of an earlier run")
+        notes.append("ended the agent of an earlier run")
         _end_holder(folder, lock)
     os.ftruncate(lock, 0)  # until we have written ours: the earlier number may be another process by then
     if remains := process_group.end_remains(folder):
@@ -74,7 +74,7 @@ def _end_holder(folder: Path, lock: int) -> None:
             os.kill(int((folder / "lock").read_text()), number)
         if _wait(lock, patience):
             return
-    raise StillRunningError(f"the supervisor of an earlier run in {folder} could not be ended")
+    raise StillRunningError(f"the agent of an earlier run in {folder} could not be ended")
 
 
 def _wait(lock: int, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a launcher asks of a supervisor, as frozen values and as the JSON line that carries them."""
+"""What a launcher asks of an agent, as frozen values and as the JSON line that carries them."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from dglrun.contract import names
 
 THREADS = "<CPU limit of the container / trainers>"
-"""Stands in a plan for a number that only the worker knows; the supervisor puts it in."""
+"""Stands in a plan for a number that only the worker knows; the agent puts it in."""
 INTERFACE = "<interface with the pod's IP>"
 MASTER_PORT = "<free port of worker 0, from 29500>"
 CAUSES_FOLDER = "<folder for causes of death>"
@@ -35,7 +35,7 @@ class Process:
         role: Server or trainer.
         index: Number within its role on this worker, from 0.
         rank: Rank in the world of trainers, None for a server.
-        argv: Command, run in the folder in which the supervisor was started.
+        argv: Command, run in the folder in which the agent was started.
         env: Added to the container's environment; whole values may be placeholders of this module.
     """
 
@@ -56,7 +56,7 @@ class Spec:
     """All that one worker has to do.
 
     Attributes:
-        run: Identity of the run; a supervisor serves one.
+        run: Identity of the run; an agent serves one.
         ip: The pod's IP, which an interface must have.
         trainers: How many trainers share the CPU limit.
         processes: What to start, in this order.
@@ -109,9 +109,7 @@ def decode(text: str) -> Spec:
             }
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SpecError(
-            f"expected a supervisor's spec as one JSON line, got {text[:80]!r}: {error}"
-        ) from error
+        raise SpecError(f"expected an agent's spec as one JSON line, got {text[:80]!r}: {error}") from error
 
 
 def _plain(process: Process) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Argument parsers of all commands: flags in full, and errors of one line that name what was probably meant.
 
-It imports the standard library only: the worker's supervisor is started through it.
+It imports the standard library only: every command is started through it.
 """
 
 import argparse

@@ -8,9 +8,10 @@ Otherwise a table is given as `TYPE=FILE`: edges `src:rel:dst=FILE` (numpy: inte
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from dglrun.errors import DataError
 from dglrun.formats import writable
 from dglrun.formats.chunked import check, names, read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
+from dglrun.formats.chunked.stored_rows import InOrder, StoredRows
 from dglrun.formats.chunked.table import CSV, FEATURE_DTYPES, FORMATS, NUMPY, PARQUET, FileSpec
 
 AUTO, ROWS, COLUMNS = "auto", "rows", "columns"
@@ -58,6 +60,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="numpy edges: rows (edges, 2), columns (2, edges), or auto by shape; needed for (2, 2) "
         "(default: auto)",
     )
+    _add_output_flags(parser)
+
+
+def _add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files", type=whole(1), default=1, metavar="N", help="files for each table (default: 1)"
     )
@@ -177,8 +183,21 @@ def _edges(path: Path, layout: str) -> Array:
         found: Array = np.load(path, mmap_mode="r")
         return found.T if _is_by_columns(path, found.shape, layout) else found
     rows = sum(read.row_counts(spec))
-    blocks = [np.stack(pair, axis=1) for pair in read.edge_blocks(spec, 0, rows)]
-    return np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64)
+
+    def blocks(start: int) -> Iterator[Array]:
+        return (np.stack(pair, axis=1) for pair in read.edge_blocks(spec, start, rows))
+
+    return _stored(blocks, rows, (2,), np.dtype(np.int64))
+
+
+def _stored(
+    blocks: Callable[[int], Iterator[Array]], rows: int, tail: tuple[int, ...], dtype: np.dtype[Any]
+) -> Array:
+    """What the writer takes for an array: it slices it, and makes arrays of the slices."""
+    if not rows:
+        return np.zeros((0, *tail), dtype)
+    found: Any = StoredRows(InOrder(blocks), 0, rows, tail, dtype)
+    return cast(Array, found)
 
 
 def _features(given: Sequence[str]) -> Tables:
@@ -197,8 +216,13 @@ def _rows(path: Path) -> Array:
     if spec.format == NUMPY:
         mapped: Array = np.load(path, mmap_mode="r")
         return mapped
-    blocks = list(read.feature_blocks(spec, 0, sum(read.row_counts(spec))))
-    return np.concatenate(blocks) if blocks else np.zeros((0, *info.tail), info.dtype)
+    rows = sum(read.row_counts(spec))
+    block_rows = max(1, write.BLOCK_VALUES // max(1, math.prod(info.tail)))
+
+    def blocks(start: int) -> Iterator[Array]:
+        return read.feature_blocks(spec, start, rows, min(block_rows, read.BLOCK_ROWS))
+
+    return _stored(blocks, rows, info.tail, info.dtype)
 
 
 def _node_counts(given: Sequence[str], edges: Mapping[str, Array], node_data: Tables) -> dict[str, int]:
@@ -280,9 +304,12 @@ def _refuse(
 def _refuse_edges(etype: str, rows: Array, nodes: Mapping[str, int], origin: str) -> None:
     if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
         raise DataError(f"{origin}: expected integers of shape (edges, 2), got {rows.dtype} {rows.shape}")
-    for column, ntype in enumerate(etype.split(":")[::2]):
-        wrong = np.flatnonzero((rows[:, column] < 0) | (rows[:, column] >= nodes[ntype]))
-        if len(wrong):
-            where = f"line {wrong[0] + 1}" if origin.endswith(".csv") else f"row {wrong[0]}"
-            expected = f"expected IDs of {ntype} from 0 to {nodes[ntype] - 1}"
-            raise DataError(f"{origin}: {where}: {expected}, got {rows[wrong[0], column]}")
+    for at in range(0, len(rows), read.BLOCK_ROWS):
+        block = np.asarray(rows[at : at + read.BLOCK_ROWS])
+        for column, ntype in enumerate(etype.split(":")[::2]):
+            wrong = np.flatnonzero((block[:, column] < 0) | (block[:, column] >= nodes[ntype]))
+            if len(wrong):
+                row = at + int(wrong[0])
+                where = f"line {row + 1}" if origin.endswith(".csv") else f"row {row}"
+                expected = f"expected IDs of {ntype} from 0 to {nodes[ntype] - 1}"
+                raise DataError(f"{origin}: {where}: {expected}, got {block[wrong[0], column]}")

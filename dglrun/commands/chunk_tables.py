@@ -12,8 +12,8 @@ from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.table import PARQUET
 from dglrun.formats.tables import config, ids
 from dglrun.formats.tables.build import MAPPING, Layout, Tables, build
-from dglrun.formats.tables.config import SPLITS, Masks, Table, reverse_of
-from dglrun.formats.tables.sources import Source
+from dglrun.formats.tables.config import SPLITS, Masks, TableConfig, reverse_of
+from dglrun.formats.tables.sources import TableFiles
 
 _SHOWN = 3
 """Files of a table that a dry run names."""
@@ -78,13 +78,13 @@ def plan(tables: Tables, layout: Layout) -> Iterator[str]:
     yield "  " + ", ".join(f"{MAPPING}/{ntype}.parquet" for ntype in wanted.nodes)
 
 
-def _files(source: Source) -> str:
+def _files(source: TableFiles) -> str:
     names = [str(path) for path in source.paths[:_SHOWN]]
     more = [f"{len(source.paths) - _SHOWN} more"] if len(source.paths) > _SHOWN else []
     return f"{source.format}: {', '.join((*names, *more))}"
 
 
-def _columns(table: Table) -> Iterator[str]:
+def _columns(table: TableConfig) -> Iterator[str]:
     for name, feature in table.features.items():
         what = "category" if feature.category else "vectors or values" if feature.column else "matrix"
         missing = "" if feature.missing is None else f", {feature.missing} where there is none"

@@ -48,6 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_contents(parser)
     _add_ranks(parser)
+    parser.set_defaults(lost_parts=())
     group = parser.add_argument_group("deprecated; accepted and ignored")
     for flag in _OF_SSH:
         group.add_argument(flag, help="flag of DGL's dispatch_data.py")
@@ -62,6 +63,11 @@ def _add_contents(parser: argparse.ArgumentParser) -> None:
         default=("coo",),
         metavar="FORMATS",
         help="formats of graph.dgl: coo, csc, csr, joined by commas (default: coo)",
+    )
+    parser.add_argument(
+        "--source-sums",
+        action="store_true",
+        help="leave the sums of what was read (source.sums): the workers' check then reads the parts only",
     )
     parser.add_argument(
         "--use-graphbolt", action="store_true", help="write fused_csc_sampling_graph.pt too (dgl 2.1)"
@@ -172,6 +178,8 @@ def _options(args: argparse.Namespace) -> source.Options:
         save_orig_eids=args.save_orig_eids,
         formats=args.graph_formats,
         use_graphbolt=args.use_graphbolt,
+        lost_parts=args.lost_parts,
+        source_sums=args.source_sums,
     )
 
 
@@ -208,6 +216,7 @@ def _flags(args: argparse.Namespace) -> list[str]:
         "--save-orig-nids": args.save_orig_nids,
         "--save-orig-eids": args.save_orig_eids,
         "--use-graphbolt": args.use_graphbolt,
+        "--source-sums": args.source_sums,
     }
     flags = [text for name, value in named.items() for text in (name, str(value))]
     return flags + [name for name, given in switches.items() if given]

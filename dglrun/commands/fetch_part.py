@@ -7,7 +7,6 @@ copied.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -23,6 +22,7 @@ from dglrun.formats.kept import reference
 from dglrun.formats.kept.kept_partition import KeptFile, KeptPartition
 from dglrun.transfer.pull import __main__ as pull
 from dglrun.transfer.pull.manifest import Manifest
+from dglrun.transfer.pull.staging import require_room
 
 if TYPE_CHECKING:
     from dglrun.formats.kept.partition_store import PartitionStore
@@ -31,8 +31,6 @@ AT_A_TIME = 4
 """Files that are fetched at the same time."""
 TELL_SECONDS = 5.0
 """Between two accounts of how much is here."""
-_MARGIN = 1 << 20
-"""Bytes for the file system's own records."""
 
 Say = Callable[[int, int], None]
 """Is told how many bytes are here, and of how many."""
@@ -104,7 +102,7 @@ def _fetch(store: "PartitionStore", kept: KeptPartition, target: Path, part: int
     wanted = _files(config, kept, part)
     size = sum(file.size for file in wanted.values())
     lacking = [name for name in wanted if not (target / name).is_file()]
-    _require_room(target, sum(wanted[name].size for name in lacking), len(lacking))
+    require_room(target, sum(wanted[name].size for name in lacking), len(lacking), target.parent)
     for name in lacking:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
     pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="fetch")
@@ -129,14 +127,6 @@ def _here(target: Path) -> int:
     """Bytes of all files, those that still grow among them: one file may take longer than the patience."""
     paths = [Path(folder, name) for folder, _, names in os.walk(target) for name in names]
     return sum(path.lstat().st_size for path in paths if path.exists())
-
-
-def _require_room(target: Path, size: int, count: int) -> None:
-    """Fail before anything is fetched, not in the middle; some file systems do not tell their size."""
-    usage = shutil.disk_usage(target)
-    if usage.total and size and size + _MARGIN > usage.free:
-        what = f"expected {size + _MARGIN} bytes free for {count} files, got {usage.free}"
-        raise RunError(f"{target.parent}: {what}", exitcodes.FULL)
 
 
 # --- in place

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dglrun.commands import elapsed, program
+from dglrun.commands import elapsed, own_image, program
 from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError, RunError
@@ -95,7 +95,7 @@ def require_unchanged(args: argparse.Namespace, wanted: PartitionInput) -> None:
     Raises:
         DataError: it has changed since the look; says what.
     """
-    now = PartitionInput(_source(args), wanted.options)
+    now = PartitionInput(_source(args, wanted.source.get(input_files.IMAGE, "")), wanted.options)
     if now != wanted:
         what = "the input has changed while it was partitioned, so nothing is kept"
         raise DataError(f"{what}: {differences(wanted, now)}")
@@ -174,10 +174,11 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _source(args: argparse.Namespace) -> dict[str, str]:
+def _source(args: argparse.Namespace, image: str) -> dict[str, str]:
+    """What is partitioned, as it is now; a script in this image."""
     source: dict[str, str] = {}
     if args.script:
-        source |= input_files.of_script(args.script, args.image)
+        source |= input_files.of_script(args.script, image)
     else:
         source |= input_files.of_chunked_graph(args.chunked_graph)
     if args.assignment:
@@ -186,7 +187,8 @@ def _source(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _input(args: argparse.Namespace) -> PartitionInput:
-    return PartitionInput(_source(args), {**dict(args.option), **_versions(args.version_of)})
+    image = own_image.of_partitioner(args.image, os.environ) if args.script else ""
+    return PartitionInput(_source(args, image), {**dict(args.option), **_versions(args.version_of)})
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dglrun.formats.kept import reference
 from dglrun.formats.kept.kept_partition import KeptFile
 from dglrun.formats.kept.partition_store import PartitionStore
 from dglrun.formats.kept.reference import Reference
-from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks, say_once
 from dglrun.transfer.partition_files import PartitionFiles
 
 
@@ -34,9 +34,7 @@ def main(argv: list[str]) -> int:
         with elapsed.showing_on_first(ranks.rank, "dglrun: keeping the parts"):
             run(args, ranks)
     except DataError as error:
-        if ranks.rank == 0:
-            print(f"dglrun: {error}", file=sys.stderr, flush=True)
-        ranks.gather("the message is out")
+        say_once(ranks, f"dglrun: {error}")
         return error.exit_code
     return exitcodes.OK
 

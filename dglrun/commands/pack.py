@@ -23,28 +23,20 @@ def _pack(argv: list[str]) -> int:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder; if it is missing, no file")
     parser.add_argument(
-        "--unless", metavar="NAME", help="write no file if DIR has this one: DIR is the receiver's own then"
+        "--unless",
+        metavar="NAME",
+        default="",
+        help="write no file if DIR has this one: DIR is the receiver's own then",
     )
     args = parser.read(argv)
     if sys.stdout.isatty():
         raise UsageError(program.INTERNAL)
+    items, notes = tar_stream.output_items(args.folder, args.unless)
+    for note in notes:
+        print(tar_stream.NOTE + note, file=sys.stderr)
     try:
-        tar_stream.pack(_items(args.folder, args.unless), sys.stdout.buffer, tar_stream.ZEROS)
+        tar_stream.pack(items, sys.stdout.buffer, tar_stream.ZEROS)
     except tar_stream.PackError as error:
         return program.complain("dglrun pack", error, exitcodes.IO)
     sys.stdout.buffer.flush()
     return exitcodes.OK
-
-
-def _items(folder: Path, unless: str | None) -> list[tar_stream.Item]:
-    if unless and (folder / unless).exists():
-        _note(f"{folder} is the launcher's own output folder: nothing has to be copied")
-        return []
-    items, notes = tar_stream.output_items(folder)
-    for note in notes:
-        _note(f"not copied: {note}")
-    return items
-
-
-def _note(text: str) -> None:
-    print(tar_stream.NOTE + text, file=sys.stderr)

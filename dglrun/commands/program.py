@@ -71,8 +71,12 @@ def describe_end(ended: Terminated) -> str:
 
 @contextmanager
 def raising_terminated() -> Iterator[None]:
-    """Within it SIGTERM and SIGINT raise Terminated in the main thread, once."""
-    before = {number: signal.signal(number, _terminate) for number in ENDING}
+    """Within it SIGTERM and SIGINT raise Terminated in the main thread, once.
+
+    One that this process was started to ignore stays ignored, as SIGINT is by a shell's background commands.
+    """
+    raised = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _terminate) for number in raised}
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
-"""`dglrun supervise`: started by the launcher on each worker, through `kubectl exec -i`."""
+"""`dglrun supervise`: how a launcher of an earlier image starts this worker's agent."""
 
+import signal
 import sys
 
 from dglrun.agent import main as agent
@@ -9,16 +10,13 @@ from dglrun.contract import exitcodes
 
 
 def main(argv: list[str]) -> int:
-    """Start this worker's supervisor; returns the exit code.
-
-    Its signals are its own: the supervisor must outlive the stream, and sets its handlers itself.
-    """
+    """Start the agent, as `python -m dglrun.agent` does; returns the exit code."""
     try:
-        Parser(
-            "dglrun supervise", description="Internal: starts the process on a worker that owns the others."
-        ).read(argv)
+        Parser("dglrun supervise", description="Internal: starts this worker's agent.").read(argv)
     except UsageError as error:
         return program.complain("dglrun supervise", error, exitcodes.USAGE)
     if sys.stdin is not None and sys.stdin.isatty():
         return program.complain("dglrun supervise", program.INTERNAL, exitcodes.USAGE)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # raises: the start removes unfinished files
     return agent.start()

@@ -1,13 +1,15 @@
 """`python -m dglrun.commands.upload_output`: the launcher's output folder, to where `--output` says.
 
 Each file appears whole. dglrun-output.json, with names, sizes and sums, goes first and comes last: where it
-is, all files are. `--check` asks the place, before a training, for what an upload begins with.
+is, all files are. `--check` asks the place, before a training, for what an upload begins with, and tries to
+write there.
 """
 
 import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from dglrun.commands import program
@@ -19,6 +21,8 @@ from dglrun.formats.output_folder import HIDDEN
 from dglrun.formats.store import Place, StoreError, Sum
 
 MANIFEST = "dglrun-output.json"
+TRIED = ".dglrun-may-write"
+"""The object of `--check`; one name for all runs, so that at most one stays where removing is not allowed."""
 AT_ONCE = 4
 """Files on their way at the same time."""
 
@@ -44,9 +48,13 @@ def main(argv: list[str]) -> int:
 
 
 def _check(place: Place) -> None:
-    """Ask for the manifest, which need not exist; nothing is written, as the training may still fail."""
-    store.retried((place / MANIFEST).stat)
+    """Ask for the manifest, which need not exist, and try to write; what is there stays."""
+    manifest = store.retried((place / MANIFEST).stat)
     if place.is_remote:
+        store.retried(lambda: (place / TRIED).write_bytes(b"1"))
+        # An upload begins with the removal of an earlier one's manifest, and else removes nothing.
+        with suppress(*(() if manifest is not None else (StoreError,))):
+            store.retried((place / TRIED).remove_tree)
         return
     path = Path(place.key)
     there = next(each for each in (path, *path.parents) if each.exists())

@@ -19,8 +19,10 @@ from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError
+from dglrun.formats.chunked.metadata import FILENAME
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
-from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks
+from dglrun.mpi import source_sums
+from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks, say_once
 from dglrun.report.measure import Quality, measure, status
 from dglrun.report.table import render
 from dglrun.verify import loader, serving
@@ -43,9 +45,7 @@ def main(argv: list[str]) -> int:
         with elapsed.showing_on_first(ranks.rank, "dglrun: checking the parts"):
             run(args, ranks)
     except DataError as error:
-        if ranks.rank == 0:
-            print(f"dglrun: {error}", file=sys.stderr, flush=True)
-        ranks.gather("the message is out")
+        say_once(ranks, f"dglrun: {error}")
         return error.exit_code
     return exitcodes.OK
 
@@ -61,13 +61,11 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     folder = run_on_all_ranks(ranks, lambda: _load(args.part_config, ranks.size))
     wanted = args.verify != "never"
     run_on_all_ranks(ranks, lambda: _require_servable(folder, ranks.rank))
-    if wanted:
-        _verify(args, folder, ranks)
+    how = _verify(args, folder, ranks) if wanted else "not verified (--verify never)"
     found = _add(ranks.gather(run_on_all_ranks(ranks, lambda: _measured(folder, ranks.rank))), folder)
     if ranks.rank == 0:
         args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
         print(render(found), end="")
-        how = "verified against the source" if wanted else "not verified (--verify never)"
         print(f"{folder.parts} parts: {how} ({time.monotonic() - start:.1f} s)", flush=True)
 
 
@@ -90,13 +88,15 @@ def _require_servable(folder: PartitionFolder, part: int) -> None:
         raise DataError(problem)
 
 
-def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> None:
-    """Prove that the parts are sound and together the source; collective."""
+def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> str:
+    """Prove that the parts are sound and together the source; collective; says against what."""
     run_on_all_ranks(ranks, lambda: _refuse(PartChecks(folder, ranks.rank).problems()))
     graph = load_source(args.in_dir, folder, ranks)
     assigned = read_assignment(args.partitions_dir, graph, folder, ranks)
     keys = OriginalIds(folder, graph, ranks)
-    if problem := _first(SourceChecks(folder, graph, keys, assigned, ranks).problems()):
+    metadata = args.in_dir / FILENAME
+    sums = {} if args.verify == "always" else source_sums.read(ranks, folder.path.parent, graph, metadata)
+    if problem := _first(SourceChecks(folder, graph, keys, assigned, ranks, sums).problems()):
         same = (
             f"dglrun verify {folder.path.name} --in-dir {args.in_dir} --partitions-dir {args.partitions_dir}"
         )
@@ -108,6 +108,7 @@ def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> 
     is_cheap = sum(ranks.gather(_size(folder, ranks.rank))) <= args.limit
     if args.dgl and (is_cheap or args.verify == "always"):
         run_on_all_ranks(ranks, lambda: _refuse(loader.problems(folder, parts=(ranks.rank,))))
+    return f"verified against {'what dispatch read of the source' if sums else 'the source'}"
 
 
 def _refuse(problems: Iterator[str]) -> None:

@@ -13,7 +13,7 @@ from dglrun.errors import DataError
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.mpi.collectives import SingleRank
 from dglrun.verify import loader, serving
-from dglrun.verify.keys import Keys, OriginalIds, StableIds, read_assignment
+from dglrun.verify.keys import GraphKeys, OriginalIds, StableIds, read_assignment
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks, load_source
 
@@ -82,7 +82,7 @@ def _source(folder: PartitionFolder, args: argparse.Namespace) -> Iterable[str]:
     alone = SingleRank()
     graph = load_source(args.in_dir, folder, alone, args.metadata_filename)
     assigned = read_assignment(args.partitions_dir, graph, folder, alone) if args.partitions_dir else None
-    keys: Keys
+    keys: GraphKeys
     ids = [folder.original_ids(part, kind) for part in range(folder.parts) for kind in ("node", "edge")]
     if all(found is not None for found in ids):
         keys = OriginalIds(folder, graph, alone)

@@ -33,6 +33,8 @@ REPLACEMENT_TIMEOUT = "DGL_OPERATOR_REPLACEMENT_TIMEOUT_SECONDS"
 """On the launcher: the operator replaces a lost worker alone, and the launcher waits so long for it; unset:
 it does not."""
 
+CPUS = "DGL_OPERATOR_CPUS"
+"""A pod's share of the CPUs, set by `dglrun local`; in Kubernetes the cgroup says it."""
 SERVICE_ACCOUNT = "DGL_OPERATOR_SERVICE_ACCOUNT"
 """Folder of the service account, set by `dglrun local`; the operator leaves it to the kubelet."""
 

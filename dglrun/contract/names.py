@@ -141,6 +141,11 @@ def network_policy(job: str) -> str:
     return job
 
 
+def pod_group(job: str) -> str:
+    """The PodGroup of the workers, which get their nodes together."""
+    return f"{job}-workers"
+
+
 def role_of(job: str, pod: str) -> tuple[Role, int] | None:
     """Role and worker index of a pod from its name, None for a name that the job gives to no pod."""
     if pod == launcher(job):

@@ -19,6 +19,7 @@ from dglrun.dispatch import checkpoint, graphbolt, write_part_config
 from dglrun.formats import output_folder
 from dglrun.formats.dgl import part_config
 from dglrun.formats.output_folder import HIDDEN, OutputError, read_object
+from dglrun.mpi import source_sums
 
 _ASIDE = f"{HIDDEN}replaced-"
 _PART = re.compile(r"part\d+")
@@ -64,6 +65,7 @@ def refuse_overwriting(out_dir: Path, graph_name: str, names: Iterable[str], par
 def owned(out_dir: Path, graph_name: str) -> Iterator[Path]:
     """The earlier runs' JSON files, and the files of their parts, relative to the folder."""
     yield from (Path(path.name) for path in _descriptions(out_dir, graph_name))
+    yield Path(source_sums.FILENAME)
     for folder in sorted(_folders(out_dir, graph_name)):
         yield from (Path(folder, name) for name in _FILES)
 
@@ -72,6 +74,7 @@ def put_aside(out_dir: Path, graph_name: str) -> None:
     """Take the earlier runs' JSON files out of the readers' sight."""
     for path in _descriptions(out_dir, graph_name):
         path.replace(path.with_name(f"{_ASIDE}{path.name}"))
+    (out_dir / source_sums.FILENAME).unlink(missing_ok=True)
     for path in (out_dir / name for name in write_part_config.filenames(graph_name)):
         if path.is_symlink():  # to what is gone: the new JSON would be written there
             path.unlink(missing_ok=True)

@@ -8,12 +8,14 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints, share
 from dglrun.dispatch.node_map import NodeMap
-from dglrun.dispatch.shuffle import OutgoingRows, Owners, block_rows, shuffle
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.dgl.partition_book import Ranges, id_dtype, part_dtype
-from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.collectives import Ranks, in_rounds
+from dglrun.mpi.exchange import block_rows
+from dglrun.mpi.shuffle import OutgoingRows, Owners, shuffle
+from dglrun.mpi.source_sums import ReadSums, Table
 
 
 class EdgeRun(NamedTuple):
@@ -61,6 +63,7 @@ class EdgeReader:
     finder: NodeMap
     ranks: Ranks
     owners: Owners
+    sums: ReadSums
 
     def read(self, with_rows: bool, remember: Sequence[int]) -> Edges:
         """Read and route every edge type; collective.
@@ -96,14 +99,8 @@ class EdgeReader:
             DataError: bad input on some rank; the same on all.
         """
         tally = Tally(self.nodes.parts, True)
-        alone = Owners(1, self.ranks.size)
-
-        def prepare(raw: tuple[Ints, Ints]) -> OutgoingRows:
+        for raw in in_rounds(self.ranks, self._blocks(etype), _EMPTY):
             self._find(etype, raw, tally)
-            return OutgoingRows(np.empty(0, np.uint8), ())
-
-        for _ in shuffle(self.ranks, alone, self._blocks(etype), _EMPTY, prepare):
-            pass
         return tally.parts()
 
     def _route(self, etype: int, with_rows: bool, tally: "Tally") -> dict[int, list[list[EdgeRun]]]:
@@ -119,7 +116,9 @@ class EdgeReader:
             rows = (np.arange(first, first + len(src), dtype=dtype),) if with_rows else ()
             return OutgoingRows(parts, (src, dst, *rows))
 
-        for arrival in shuffle(self.ranks, self.owners, self._blocks(etype), _EMPTY, prepare):
+        table = Table("edges", self.graph.etypes[etype])
+        blocks = self.sums.of_edges(table, start, self.graph.num_edges[etype], self._blocks(etype))
+        for arrival in shuffle(self.ranks, self.owners, blocks, _EMPTY, prepare):
             src, dst, *rows = arrival.columns
             runs[arrival.part][arrival.source].append(EdgeRun(src, dst, rows[0] if rows else None))
         return runs
@@ -141,7 +140,7 @@ class EdgeReader:
         src_type, dst_type = self.graph.ends(name)
         spec = self.graph.edges[name]
         limits = self.graph.num_nodes[src_type], self.graph.num_nodes[dst_type]
-        rows = min(read.BLOCK_ROWS, block_rows(3 * self.nodes.dtype.itemsize, self.ranks.size))
+        rows = min(read.BLOCK_ROWS, block_rows(3 * self.nodes.dtype.itemsize))
         start, stop = self._share(etype)
         return read.edge_blocks(spec, start, stop, rows, limits=limits, files=self.index[spec])
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints
 from dglrun.dispatch.halo import batches
-from dglrun.dispatch.shuffle import OutgoingRows, Owners, shuffle
 from dglrun.formats.dgl.arrays import ArrayFile
 from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.shuffle import OutgoingRows, Owners, shuffle
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Local numbers of a part's edges, and the halo: sources that other parts own.
 
 Works in windows of the ID space, so memory does not grow with the number of nodes; up to the window's
-size one pass over the edges suffices.
+size one pass over the edges suffices. A part with few edges, one of thousands, sorts its sources instead:
+going over all nodes of the graph for each part would take longer than all the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,9 @@ from dglrun.arrays import Array, Ints
 
 WINDOW = 32 << 20
 """IDs looked at together; a window takes 5 to 9 bytes for each."""
+FEW = 256
+"""With more nodes in the graph than so many times its edges, a part sorts. By CPU time: at 4M nodes it is as
+fast at 512 times, at 100M at 128 times; with 4096 times as many nodes sorting takes 2.5 instead of 66 ms."""
 
 
 def localise(sources: Sequence[Array], inner: tuple[int, int], total: int, window: int = WINDOW) -> Ints:
@@ -29,6 +33,8 @@ def localise(sources: Sequence[Array], inner: tuple[int, int], total: int, windo
     Returns:
         The shuffle-global IDs of the halo nodes, ascending, int64, shape (halo nodes,).
     """
+    if total > FEW * sum(map(len, sources)):
+        return _localise_few(sources, inner)
     halo: list[Ints] = []
     following = inner[1] - inner[0]
     for low in range(0, total, window):
@@ -40,6 +46,20 @@ def localise(sources: Sequence[Array], inner: tuple[int, int], total: int, windo
     for array in sources:
         np.invert(array, out=array)
     return np.concatenate([np.empty(0, np.int64), *halo])
+
+
+def _localise_few(sources: Sequence[Array], inner: tuple[int, int]) -> Ints:
+    """See `localise`: takes time and memory of the edges alone."""
+    if not sources:
+        return np.empty(0, np.int64)
+    every = np.unique(np.concatenate(sources))
+    halo = every[(every < inner[0]) | (every >= inner[1])]
+    for array in sources:
+        own = (array >= inner[0]) & (array < inner[1])
+        following = np.searchsorted(halo, array) + (inner[1] - inner[0])
+        array[:] = np.where(own, array - inner[0], following)
+    found: Ints = halo.astype(np.int64)
+    return found
 
 
 def _outside(sources: Sequence[Array], inner: tuple[int, int], low: int, high: int) -> Ints:

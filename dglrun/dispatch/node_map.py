@@ -15,7 +15,9 @@ from dglrun.arrays import Array, Ints, number_rows
 from dglrun.formats import assignment_shares
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.partition_book import Ranges
-from dglrun.mpi.collectives import Ranks, ask_owners, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.exchange import ask_owners
+from dglrun.mpi.shared_assignment import read_stretches
 
 WHOLE_TABLE_BYTES = 256 << 20
 """A node table up to this size is kept whole on every rank; a larger one in shards."""
@@ -78,19 +80,11 @@ def read_nodes(graph: ChunkedGraph, folder: Path, num_parts: int, ranks: Ranks) 
     Raises:
         DataError: a file is missing, has the wrong number of lines or a line that is no part.
     """
-    files = [assignment_shares.assignment_file(folder, ntype) for ntype in graph.ntypes]
-    parts = run_on_all_ranks(
-        ranks,
-        lambda: [assignment_shares.read_share(path, num_parts, ranks.rank, ranks.size) for path in files],
-    )
-    own = np.stack([assignment_shares.part_counts(found, num_parts) for found in parts], axis=1)
+    stretches = read_stretches(ranks, folder, graph.ntypes, graph.num_nodes, num_parts)
+    own = np.stack([assignment_shares.part_counts(found.parts, num_parts) for found in stretches], axis=1)
     sent = np.stack(ranks.gather(own))
-    lines = sent.sum(axis=(0, 1)).tolist()
-    run_on_all_ranks(ranks, lambda: list(map(assignment_shares.check_lines, files, lines, graph.num_nodes)))
     before = sent[: ranks.rank].sum(axis=0)
-    shares = tuple(
-        NodeShare(int(before[:, at].sum()), found, before[:, at]) for at, found in enumerate(parts)
-    )
+    shares = tuple(NodeShare(*found, before[:, at]) for at, found in enumerate(stretches))
     return Nodes(Ranges(sent.sum(axis=0)), shares, sent)
 
 

@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dglrun.arrays import Array, Ints, share
-from dglrun.dispatch import earlier_parts, features, graphbolt, node_map, write_part_config
+from dglrun.dispatch import earlier_parts, features, graphbolt, lost_parts, node_map, write_part_config
 from dglrun.dispatch.checkpoint import Checkpoint, fingerprint, load_checkpoint, remove_stale_ranks
 from dglrun.dispatch.edges import EdgeReader, Edges
 from dglrun.dispatch.node_map import Nodes
-from dglrun.dispatch.shuffle import Owners, block_rows
 from dglrun.dispatch.source import EDGE, NODE, Options, Source, load_source
 from dglrun.dispatch.write_partition import PartGraph
 from dglrun.formats import open_files, output_folder
@@ -24,9 +24,12 @@ from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArrayFile, ArraySpec
 from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import tensor_file
-from dglrun.mpi import read_from_storage, shared_folder
+from dglrun.mpi import read_from_storage, shared_folder, source_sums
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
+from dglrun.mpi.exchange import block_rows
 from dglrun.mpi.shared_folder import Members
+from dglrun.mpi.shuffle import Owners
+from dglrun.mpi.source_sums import ReadSums, Table
 
 _GRAPH, _NIDS, _BOLT = "graph", "orig_nids", "graphbolt"
 
@@ -45,8 +48,23 @@ def dispatch(options: Options, ranks: Ranks, say: Callable[[str], None]) -> None
     Raises:
         DataError: the input is bad, or the folder cannot be written; the same error on every rank.
     """
+    if options.lost_parts:
+        counting = lost_parts.CountingRanks(ranks)
+        lost_parts.bring_assignment(options.partitions_dir, options.lost_parts, counting)
+        if lost := lost_parts.missing(options.out_dir, options.lost_parts, counting):
+            _dispatch(replace(options, lost_parts=lost), counting, say)
+        else:
+            say(f"no part is lost: other workers see {options.out_dir}, too")
+        say(counting.line())
+    else:
+        _dispatch(options, ranks, say)
+
+
+def _dispatch(options: Options, ranks: Ranks, say: Callable[[str], None]) -> None:
     started = time.monotonic()
     source = load_source(options, ranks)
+    if options.lost_parts:
+        lost_parts.require_same_source(options.out_dir, source.identity, options.lost_parts, ranks)
     say(f"{source.graph.name}: {source.meta.num_parts} parts on {ranks.size} ranks")
     nodes = node_map.read_nodes(source.graph, options.partitions_dir, source.meta.num_parts, ranks)
     say("assignment read")
@@ -65,8 +83,8 @@ def _fingerprint(options: Options, graph: ChunkedGraph, ranks: Ranks) -> str:
     files += [assignment_file(options.partitions_dir, ntype) for ntype in graph.ntypes]
     files += [path for spec, _ in graph.tables().values() for path in spec.paths]
     wanted = [ranks.size, options.save_orig_nids, options.save_orig_eids, options.formats]
-    wanted.append(options.use_graphbolt)
-    return run_on_all_ranks(ranks, lambda: fingerprint({"format": 1, "options": wanted}, files))
+    wanted += [options.use_graphbolt, options.lost_parts, options.source_sums]
+    return run_on_all_ranks(ranks, lambda: fingerprint({"format": 2, "options": wanted}, files))
 
 
 class Dispatch:
@@ -104,10 +122,11 @@ class Dispatch:
         self.ranks = ranks
         self.members = members
         self.say = say
-        self.owners = Owners(source.meta.num_parts, ranks.size)
-        self.owned = self.owners.owned(ranks.rank)
+        self.owners = Owners(source.meta.num_parts, ranks.size, options.lost_parts)
+        self.owned = self.owners.made(ranks.rank)
         self.edge_parts: dict[int, Array] = {}
         self.edge_reader: EdgeReader | None = None
+        self.sums = ReadSums(options.source_sums)
         self.sent = np.zeros((ranks.size, source.meta.num_parts, len(source.graph.etypes)), np.int64)
 
     def run(self) -> None:
@@ -145,7 +164,9 @@ class Dispatch:
 
     def _make_reader(self) -> EdgeReader:
         finder = node_map.make_node_map(self.nodes, self.ranks, self.options.table_bytes)
-        return EdgeReader(self.graph, self.source.index, self.nodes.ranges, finder, self.ranks, self.owners)
+        return EdgeReader(
+            self.graph, self.source.index, self.nodes.ranges, finder, self.ranks, self.owners, self.sums
+        )
 
     def _featured(self) -> list[int]:
         """Edge types with features."""
@@ -165,12 +186,15 @@ class Dispatch:
             if self.options.save_orig_eids:
                 found.write_orig_eids(self.checkpoint.part(part) / "orig_eids.dgl", self.graph.etypes)
             del edges.chunks[part]
-        self.checkpoint.finish(_GRAPH, edges.sent[self.ranks.rank].tolist())
+        facts = {"sent": edges.sent[self.ranks.rank].tolist(), "sums": self.sums.facts("edges ")}
+        self.checkpoint.finish(_GRAPH, facts)
         self.say("graphs written")
         return edges.sent
 
     def _sent_before(self) -> Ints:
-        own = np.array(self.checkpoint.finished[_GRAPH], np.int64).reshape(self.owners.parts, -1)
+        facts = self.checkpoint.finished[_GRAPH]
+        self.sums.take(facts["sums"])
+        own = np.array(facts["sent"], np.int64).reshape(self.owners.parts, -1)
         return np.stack(self.ranks.gather(own))
 
     def _write_orig_nids(self) -> None:
@@ -184,7 +208,7 @@ class Dispatch:
         with self._files("orig_nids.dgl", specs, frozenset()) as files:
             for at, name in self._ntypes():
                 held = self.nodes.shares[at]
-                rows = block_rows(8, self.ranks.size)
+                rows = block_rows(8)
                 stream = features.RowStream(
                     name, held.parts, self.nodes.sent[:, :, at], np.empty(0, np.int64)
                 )
@@ -206,10 +230,13 @@ class Dispatch:
         }
         with self._files(filename, specs, done) as files:
             for owner, name, spec in tables:
-                if f"{owner}/{name}" not in done:
-                    self._stream(kind, owner, name, spec, files)
-                    self.checkpoint.finish(_stage(kind, owner, name))
-                    self.say(f"{kind} data {owner}/{name} written")
+                stage = _stage(kind, owner, name)
+                if f"{owner}/{name}" in done:
+                    self.sums.take(self.checkpoint.finished[stage])
+                    continue
+                self._stream(kind, owner, name, spec, files)
+                self.checkpoint.finish(stage, self.sums.facts(str(Table(kind, owner, name))))
+                self.say(f"{kind} data {owner}/{name} written")
 
     def _spec(self, kind: str, part: int, owner: str, name: str) -> ArraySpec:
         info = self.source.infos[kind, owner, name]
@@ -223,12 +250,15 @@ class Dispatch:
         info = self.source.infos[kind, owner, name]
         width = info.dtype.itemsize * int(np.prod(info.tail, dtype=np.int64))
         start, stop, parts, sent = self._rows(kind, owner)
-        blocks = read.feature_blocks(
-            spec, start, stop, block_rows(width, self.ranks.size), files=self.source.index[spec]
-        )
+        rows = block_rows(width)
+        blocks = read.feature_blocks(spec, start, stop, rows, files=self.source.index[spec])
+        blocks = self.sums.of_rows(Table(kind, owner, name), start, self._total(kind, owner), blocks)
         empty = np.empty((0, *info.tail), info.dtype)
         stream = features.RowStream(f"{owner}/{name}", parts, sent, empty)
         stream.run(blocks, files.by_part, self.ranks, self.owners)
+
+    def _total(self, kind: str, owner: str) -> int:
+        return self.graph.node_count(owner) if kind == NODE else self.graph.edge_count(owner)
 
     def _rows(self, kind: str, owner: str) -> tuple[int, int, Array, Ints]:
         """This rank's rows of a type, their parts, and who sends how many to each part."""
@@ -263,11 +293,27 @@ class Dispatch:
     def _publish(self) -> None:
         """All parts appear, then the JSON; a JSON in the folder always belongs to whole parts."""
         self.ranks.gather("all parts are whole")
-        self._once(self._remove_earlier)
+        lost = self.options.lost_parts
+        is_kept = bool(lost) and lost_parts.is_kept(self.members, lost, self.ranks)
+        self._once(self._require_same if is_kept else self._remove_earlier)
         self.checkpoint.publish(self.options.out_dir, self.owned)
         self.ranks.gather("all parts are in place")
+        self._leave_sums()
         self._once(self._describe)
         self.checkpoint.remove()
+
+    def _leave_sums(self) -> None:
+        """Beside the parts, before the JSON that makes them a partition; collective."""
+        if lost := self.options.lost_parts:
+            lost_parts.bring_sums(self.options.out_dir, self.members, lost, self.ranks)
+            return
+        if not self.options.source_sums and all(
+            self.ranks.gather(len(self.members.ranks) == self.ranks.size)
+        ):
+            return  # one folder: no part of it is lost alone
+        inputs = self.ranks.gather(self.source.identity)
+        sums = source_sums.add(self.ranks, self.sums.by_table)
+        self._once(lambda: source_sums.write(self.options.out_dir, inputs, sums))
 
     def _once(self, work: Callable[[], None]) -> None:
         """Let the first of the ranks that share a folder do it, then all go on; collective."""
@@ -284,15 +330,19 @@ class Dispatch:
         earlier_parts.put_aside(self.options.out_dir, self.graph.name)
         earlier_parts.remove(self.options.out_dir, self.graph.name, self.owners.parts)
 
+    def _require_same(self) -> None:
+        lost_parts.require_same(self.options.out_dir, self.graph.name, self._description())
+
     def _describe(self) -> None:
+        for name in write_part_config.filenames(self.graph.name):
+            write_part_config.write_json(self.options.out_dir / name, self._description())
+        earlier_parts.forget(self.options.out_dir)
+
+    def _description(self) -> dict[str, Any]:
         described = write_part_config.partition_json(
             self.graph, self.nodes.ranges, Ranges(self.sent.sum(axis=0)), self.source.meta
         )
-        if self.options.use_graphbolt:
-            described = write_part_config.with_graphbolt(described)
-        for name in write_part_config.filenames(self.graph.name):
-            write_part_config.write_json(self.options.out_dir / name, described)
-        earlier_parts.forget(self.options.out_dir)
+        return write_part_config.with_graphbolt(described) if self.options.use_graphbolt else described
 
 
 class _Files:

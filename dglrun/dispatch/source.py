@@ -11,6 +11,7 @@ from dglrun.formats.chunked import read
 from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
+from dglrun.mpi import source_sums
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 from dglrun.mpi.shared_index import index_tables
 
@@ -32,6 +33,8 @@ class Options:
         formats: Some of coo, csr, csc.
         use_graphbolt: Whether GraphBolt's form is written too (needs dgl 2.1).
         table_bytes: Node tables up to this size are kept whole on every rank.
+        lost_parts: Only these are made, where the others of the same dispatch are; empty: all are.
+        source_sums: Whether to leave the sums of what was read, for a verification.
     """
 
     in_dir: File
@@ -44,6 +47,8 @@ class Options:
     formats: tuple[str, ...] = ("coo",)
     use_graphbolt: bool = False
     table_bytes: int = node_map.WHOLE_TABLE_BYTES
+    lost_parts: tuple[int, ...] = ()
+    source_sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ class Source:
         meta: What the assignment's partition_meta.json says.
         index: Rows of every file of every table.
         infos: dtype and row shape of each feature, by `node` or `edge`, type and name.
+        identity: Stands for the files, as they were before they were read.
     """
 
     graph: ChunkedGraph
     meta: AssignmentMeta
     index: Index
     infos: Mapping[tuple[str, str, str], read.FeatureInfo]
+    identity: str
 
 
 def load_source(options: Options, ranks: Ranks) -> Source:
@@ -73,8 +80,11 @@ def load_source(options: Options, ranks: Ranks) -> Source:
     run_on_all_ranks(ranks, lambda: _refuse_overwriting(options, graph))
     meta = run_on_all_ranks(ranks, lambda: load_meta(options.partitions_dir))
     run_on_all_ranks(ranks, lambda: check_machines(options.ip_config, meta.num_parts))
+    metadata = options.in_dir / options.metadata_filename
+    identity = run_on_all_ranks(ranks, lambda: source_sums.identity(graph, metadata))
     index = index_tables(ranks, graph.tables())
-    return Source(graph, meta, index, run_on_all_ranks(ranks, lambda: _feature_infos(graph)))
+    infos = run_on_all_ranks(ranks, lambda: _feature_infos(graph))
+    return Source(graph, meta, index, infos, identity)
 
 
 def _refuse_overwriting(options: Options, graph: ChunkedGraph) -> None:

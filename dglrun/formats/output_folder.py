@@ -188,6 +188,7 @@ def _acquire_file(path: Path) -> int:
 
 
 def _lock(handle: int, path: Path) -> bool:
+    """Lock without waiting; the kernel lets go when the process ends, however it ends."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -36,6 +36,18 @@ def _main_exit_code(pod: Pod) -> int | None:
     return None
 
 
+def image_digest(pod: Pod) -> str | None:
+    """What the kubelet says of the image that the main container runs; None while it has not said it.
+
+    The digest alone, where it stands behind a name: the same image may come from another registry.
+    """
+    name = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_MAIN)
+    for container in _status(pod).get("containerStatuses") or ():
+        if container.get("name") == name and container.get("imageID"):
+            return str(container["imageID"]).rpartition("@")[2]
+    return None
+
+
 def ip(pod: Pod) -> str | None:
     """The pod's IPv4 address, the one that the operator publishes; None while it has none."""
     return address.ipv4(_status(pod))

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from dglrun.arrays import Array, Ints, group_by
+from dglrun.arrays import Array
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError, DataError
 from dglrun.mpi.mpirun import WORLD_SIZE
@@ -148,8 +148,10 @@ class MpiRanks:
         return str(self._mpi.Get_library_version().split(",")[0])
 
     def split(self, color: int) -> "MpiRanks":
-        """The ranks that gave the same color, in the same order; collective."""
-        return MpiRanks(None, self.comm.Split(color, self.comm.rank))
+        """The ranks that gave the same color, in the same order, under the same deadline; collective."""
+        some = MpiRanks(None, self.comm.Split(color, self.comm.rank))
+        some._watchdog = self._watchdog
+        return some
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
@@ -217,7 +219,7 @@ class Watchdog:
             file=sys.stderr,
             flush=True,
         )
-        os._exit(exitcodes.TIMEOUT)
+        os._exit(exitcodes.TIMEOUT)  # the main thread waits inside of MPI, which no exception reaches
 
     def _expired(self) -> bool:
         since = self._since
@@ -267,6 +269,13 @@ def _require_world(size: int, library: str) -> None:
 
 
 # --- agreement on errors and on the end of streams
+
+
+def say_once(ranks: Ranks, text: str) -> None:
+    """Say on stderr, by rank 0, what all ranks know; collective: the first that leaves ends the others."""
+    if ranks.rank == 0:
+        print(text, file=sys.stderr, flush=True)
+    ranks.gather("the message is out")
 
 
 def run_on_all_ranks(ranks: Ranks, work: Callable[[], T]) -> T:
@@ -344,46 +353,23 @@ def has_more(ranks: Ranks, states: Sequence[int], error: Expected | None) -> boo
     return StreamState.MORE in states
 
 
-# --- exchange of rows
-
-
-def all_to_all(ranks: Ranks, grouped: Array, counts: Ints) -> tuple[Array, Ints]:
-    """Send each rank its group of rows; collective.
+def in_rounds(ranks: Ranks, blocks: Iterator[T], empty: T) -> Iterator[T]:
+    """Give this rank's blocks one after the other, and empty ones until no rank has any left; collective.
 
     Args:
         ranks: The processes.
-        grouped: Rows for rank 0, then those for rank 1, ...: shape (rows, ...), contiguous; any dtype and
-            row shape, the same on every rank.
-        counts: Rows for each rank, int64, shape (ranks,).
+        blocks: This rank's blocks; a `DataError` in it stops all ranks.
+        empty: What a rank without further blocks takes part with.
 
-    Returns:
-        The rows received, by sender, shape (rows received, ...), dtype of `grouped`; and how many came of
-        each sender, int64, shape (ranks,).
+    Raises:
+        AgreedError: the blocks of some rank end in an error.
     """
-    received = ranks.counts(counts.reshape(-1, 1)).ravel()
-    return ranks.exchange(grouped, counts.tolist(), received.tolist()), received
-
-
-def ask_owners(ranks: Ranks, owners: Array, questions: Array, answer: Callable[[Array], Array]) -> Array:
-    """Ask for each question the rank that knows; collective.
-
-    Args:
-        ranks: The processes.
-        owners: The rank to ask, for each question: any integers, shape (questions,).
-        questions: Any dtype, the same on every rank; shape (questions,).
-        answer: Answers the questions that came to this rank: takes shape (asked,), dtype of `questions`;
-            returns shape (asked, ...), any dtype and row shape, the same on every rank. It must not raise:
-            the other ranks wait for its answers.
-
-    Returns:
-        The answers in the order of the questions: shape (questions, ...), dtype and row shape of `answer`'s.
-    """
-    groups = group_by(owners, ranks.size)
-    asked, askers = all_to_all(ranks, questions[groups.rows], groups.counts)
-    answers = answer(asked)
-    found = np.empty((len(questions), *answers.shape[1:]), answers.dtype)
-    found[groups.rows] = ranks.exchange(answers, askers.tolist(), groups.counts.tolist())
-    return found
+    stream = BlockStream(blocks, empty)
+    while True:
+        block = stream.next()
+        if not has_more(ranks, ranks.gather(stream.state), stream.error):
+            return
+        yield block
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, Expected | None]:

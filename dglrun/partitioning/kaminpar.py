@@ -32,7 +32,7 @@ _NODE_WEIGHTS = 1
 
 
 @dataclass(frozen=True)
-class Library:
+class KaMinParLibrary:
     """The installed package.
 
     Attributes:
@@ -44,7 +44,7 @@ class Library:
     module: ModuleType
 
 
-def load() -> Library:
+def load() -> KaMinParLibrary:
     """Find the package.
 
     Raises:
@@ -58,7 +58,7 @@ def load() -> Library:
         ) from error
     if not module.__64bit__:
         raise BackendMissingError("back end kaminpar: expected a 64-bit build, found one of 32 bits")
-    return Library(f"kaminpar {module.__version__}", module)
+    return KaMinParLibrary(f"kaminpar {module.__version__}", module)
 
 
 def write(path: Path, graph: Csr, weights: Ints) -> None:
@@ -90,7 +90,7 @@ def _content(graph: Csr, weights: Ints) -> Iterator[Array]:
 
 
 def assign(
-    lib: Library, path: Path, nodes: int, num_parts: int, imbalance: float, threads: int, seed: int
+    lib: KaMinParLibrary, path: Path, nodes: int, num_parts: int, imbalance: float, threads: int, seed: int
 ) -> Parts:
     """Partition a written graph, in a child process that a signal to this one ends.
 

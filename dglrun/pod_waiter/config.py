@@ -11,7 +11,7 @@ APPEAR_SECONDS = 600.0
 """Pods that nobody has seen after so long will not come."""
 
 
-class ConfigError(ValueError):
+class WaiterConfigError(ValueError):
     """The environment is not usable; the message has one line for each problem."""
 
 
@@ -23,7 +23,7 @@ class WatchMode(Enum):
 
 
 @dataclass(frozen=True)
-class Config:
+class WaiterConfig:
     """One wait.
 
     Attributes:
@@ -46,11 +46,11 @@ class Config:
     pods: tuple[str, ...] = ()
 
     @classmethod
-    def from_env(cls, environment: Mapping[str, str]) -> "Config":
+    def from_env(cls, environment: Mapping[str, str]) -> "WaiterConfig":
         """Read the environment that the operator sets.
 
         Raises:
-            ConfigError: a variable is missing or has a value that it cannot have; all are named.
+            WaiterConfigError: a variable is missing or has a value that it cannot have; all are named.
         """
         reader = _Reader(environment)
         config = cls(
@@ -63,7 +63,7 @@ class Config:
             appear_timeout=reader.seconds(env.WATCHER_APPEAR_TIMEOUT, APPEAR_SECONDS),
         )
         if reader.problems:
-            raise ConfigError("\n".join(reader.problems))
+            raise WaiterConfigError("\n".join(reader.problems))
         return config
 
 

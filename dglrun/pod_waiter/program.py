@@ -8,7 +8,7 @@ from dglrun.contract import exitcodes, version
 from dglrun.kube.access import Access
 from dglrun.kube.api import OUTAGE, Api
 from dglrun.kube.errors import NotInCluster
-from dglrun.pod_waiter.config import Config, ConfigError
+from dglrun.pod_waiter.config import WaiterConfig, WaiterConfigError
 from dglrun.pod_waiter.follow import Followers
 from dglrun.pod_waiter.wait import WaitError, wait
 
@@ -25,10 +25,10 @@ def main(environment: Mapping[str, str], termination_log: Path = TERMINATION_LOG
     if refused := version.refusal(environment, version.INIT_CONTAINER):
         return _fail(exitcodes.CONTRACT, refused, termination_log)
     try:
-        config = Config.from_env(environment)
+        config = WaiterConfig.from_env(environment)
         api = Api(Access.in_cluster(environment, config.namespace), OUTAGE)
         wait(config, Followers(api.follow_pod), _say)
-    except (ConfigError, NotInCluster) as error:
+    except (WaiterConfigError, NotInCluster) as error:
         return _fail(exitcodes.USAGE, str(error), termination_log)
     except WaitError as error:
         return _fail(error.code, str(error), termination_log)

@@ -8,7 +8,7 @@ from queue import Empty
 from dglrun.contract import exitcodes, names
 from dglrun.contract.hostfile import Host, HostfileError, parse_hosts
 from dglrun.kube.errors import ApiError, Forbidden
-from dglrun.pod_waiter.config import Config, WatchMode
+from dglrun.pod_waiter.config import WaiterConfig, WatchMode
 from dglrun.pod_waiter.follow import Followers, News
 from dglrun.pod_waiter.pod_state import PodState, after, refused
 from dglrun.pod_waiter.wait_status import WaitStatus
@@ -32,7 +32,7 @@ class WaitError(Exception):
         self.code = code
 
 
-def wait(config: Config, followers: Followers, say: Callable[[str], None]) -> None:
+def wait(config: WaiterConfig, followers: Followers, say: Callable[[str], None]) -> None:
     """Return when every line of the file stands for a pod that is ready (or finished).
 
     Args:
@@ -58,7 +58,7 @@ def wait(config: Config, followers: Followers, say: Callable[[str], None]) -> No
         _check_deadlines(config, status, time.monotonic() - start)
 
 
-def _hosts(config: Config) -> tuple[Host, ...]:
+def _hosts(config: WaiterConfig) -> tuple[Host, ...]:
     """The file's lines as they are now, none while it is not there; or the pods that are named."""
     if config.pods and config.mode is WatchMode.FINISHED:
         return tuple(Host("", names.DGL_PORT, name) for name in config.pods)
@@ -96,7 +96,7 @@ def _state(status: WaitStatus, states: dict[str, PodState], news: News) -> PodSt
     return after(known, news.found, status.mode)
 
 
-def _check_deadlines(config: Config, status: WaitStatus, seconds: float) -> None:
+def _check_deadlines(config: WaiterConfig, status: WaitStatus, seconds: float) -> None:
     if status.is_complete:
         return
     if config.timeout is not None and seconds > config.timeout:

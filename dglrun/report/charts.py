@@ -1,4 +1,4 @@
-"""The report as a picture: bars for each part, in one HTML file without outside references, or PNG."""
+"""The report as charts: bars for each part, in one HTML file without outside references, or PNG."""
 
 import html
 from collections.abc import Sequence

@@ -65,10 +65,11 @@ class CopyError(RunError):
     """A copy did not arrive."""
 
 
-class _Broken(Exception):
+class CopyBrokenError(Exception):
     """This attempt failed; another one may not.
 
-    Attributes:
+    Args:
+        why: What failed.
         code: Exit code if there is no other attempt.
         connected: Whether the other side had begun.
         may_pass: Whether the connection is the cause, so that attempts are made until the deadline.
@@ -97,7 +98,7 @@ def send(
         CopyError: it did not arrive whole (exit code 74), or the pod could not be reached (69).
     """
     entries = list(dict.fromkeys(item.name.split("/", 1)[0] for item in files))
-    return _persist(
+    return persist(
         lambda: _send_once(streams, (*argv, *entries), pod, files, hopeless), f"copy to {pod}", deadline
     )
 
@@ -119,16 +120,25 @@ def collect(
         CopyError: as `send`.
         WriteError: a file cannot be written here; tells a full disk by its code.
     """
-    return _persist(lambda: _collect_once(streams, argv, pod, target, gone), f"copy from {pod}", deadline)
+    return persist(lambda: _collect_once(streams, argv, pod, target, gone), f"copy from {pod}", deadline)
 
 
-def _persist(once: Callable[[], T], what: str, deadline: float) -> T:
-    """Try again: files that did not arrive right ATTEMPTS times, a connection until the deadline."""
+def persist(once: Callable[[], T], what: str, deadline: float) -> T:
+    """Try again: files that did not arrive right ATTEMPTS times, a connection until the deadline.
+
+    Args:
+        once: One attempt; raises CopyBrokenError if another one is worth it.
+        what: Is copied, for messages.
+        deadline: Until when (monotonic).
+
+    Raises:
+        CopyError: all attempts have failed.
+    """
     attempts, pauses = 0, iter((*BACKOFF_SECONDS, *[BACKOFF_SECONDS[-1]] * 10_000))
     while True:
         try:
             return once()
-        except _Broken as broken:
+        except CopyBrokenError as broken:
             attempts += broken.connected
             is_late = not broken.may_pass or time.monotonic() > deadline
             if is_late and (attempts >= ATTEMPTS or not broken.connected):
@@ -153,7 +163,7 @@ def _send_once(
     lines = stdout.decode(errors="replace").splitlines()
     if process.returncode == 0 and "whole" in lines and packed:
         if f"sums {packed.digest}  -" not in lines:
-            raise _Broken(f"checksum of the list of checksums differs: {lines}", exitcodes.IO, True)
+            raise CopyBrokenError(f"checksum of the list of checksums differs: {lines}", exitcodes.IO, True)
         return packed
     error = stderr.decode(errors="replace")
     if "ready" not in lines and not watchdog.has_bitten:
@@ -169,12 +179,14 @@ def _said(lines: list[str], stderr: str) -> str:
     return " ".join([*(line for line in lines if line != "ready"), stderr.strip()]).strip()
 
 
-def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> _Broken:
+def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> CopyBrokenError:
     connected = "ready" in lines
     if watchdog.has_bitten:
-        return _Broken(f"no byte was taken for {STALL_SECONDS:.0f} s", exitcodes.UNAVAILABLE, connected)
+        return CopyBrokenError(
+            f"no byte was taken for {STALL_SECONDS:.0f} s", exitcodes.UNAVAILABLE, connected
+        )
     said = _said(lines, stderr) or f"the stream broke (kubectl: {code})"
-    return _Broken(said, exitcodes.IO if connected else exitcodes.UNAVAILABLE, connected)
+    return CopyBrokenError(said, exitcodes.IO if connected else exitcodes.UNAVAILABLE, connected)
 
 
 def _collect_once(streams: Streams, argv: Sequence[str], pod: str, target: Path, gone: Gone) -> list[str]:
@@ -196,10 +208,10 @@ def _collect_once(streams: Streams, argv: Sequence[str], pod: str, target: Path,
         return found
     why = " ".join(line for line in said if not line.startswith(NOTE)) or str(trouble)
     if (trouble and not isinstance(trouble, CutShortError)) or PACK in why:
-        raise _Broken(why, exitcodes.IO, connected=True)
+        raise CopyBrokenError(why, exitcodes.IO, connected=True)
     if reason := gone(pod):
         raise CopyError(f"copy from {pod} failed: {reason}", exitcodes.LOST)
-    raise _Broken(why, exitcodes.UNAVAILABLE, watchdog.has_moved, may_pass=True)
+    raise CopyBrokenError(why, exitcodes.UNAVAILABLE, watchdog.has_moved, may_pass=True)
 
 
 class _Watchdog:

@@ -24,7 +24,7 @@ SUMS = ".dglrun-sums"
 STAGING = ".dglrun-incoming"
 SHARED = folder_mark.PREFIX
 """Begins the name of the file by which a worker notices that its output folder is the launcher's own."""
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
 _OURS = (SUMS, STAGING, SHARED)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -85,11 +85,17 @@ def items(folder: Path, under: str = "") -> list[Item]:
     return found
 
 
-def output_items(folder: Path) -> tuple[list[Item], list[str]]:
+def output_items(folder: Path, unless: str = "") -> tuple[list[Item], list[str]]:
     """The files of an output folder with any names, and notes on what is left out; no link is followed.
 
     A link to something within the folder is packed as a link. Other links, pipes and sockets are left out.
+
+    Args:
+        folder: Which; if it is missing it has no files.
+        unless: Name of a file by which the receiver marks its own folder: of that nothing is packed.
     """
+    if unless and (folder / unless).exists():
+        return [], [f"{folder} is the launcher's own output folder: nothing has to be copied"]
     found, links, notes = list[Item](), list[Item](), list[str]()
     for path, folders, files in os.walk(folder):
         folders.sort()
@@ -102,11 +108,11 @@ def output_items(folder: Path) -> tuple[list[Item], list[str]]:
                 target = os.readlink(file)  # noqa: PTH115 - a Path would lose a trailing slash
                 is_kept = _leads_inside(item.name, target) and file.exists()
                 links += [item._replace(link=target)] if is_kept else []
-                notes += [] if is_kept else [f"{shown(str(file))} is a link to {shown(target)}"]
+                notes += [] if is_kept else [f"not copied: {shown(str(file))} is a link to {shown(target)}"]
             elif file.is_file():
                 found.append(item)
             else:
-                notes.append(f"{shown(str(file))} is no file")
+                notes.append(f"not copied: {shown(str(file))} is no file")
         folders[:] = [name for name in folders if not name.startswith(STAGING)]
     return [*found, *links], notes
 
@@ -130,7 +136,7 @@ def pack(files: Iterable[Item], stream: IO[bytes], end: str = LINES) -> Packed:
     """
     sums, count, size = b"", 0, 0
     with _tar(stream, "w|") as tar:
-        tar.copybufsize = _BLOCK  # type: ignore[attr-defined]
+        tar.copybufsize = BLOCK  # type: ignore[attr-defined]
         for item in files:
             if item.link:
                 _add_link(tar, item)
@@ -177,7 +183,7 @@ def _tar(stream: IO[bytes], mode: str) -> tarfile.TarFile:
         fileobj=stream,
         mode=mode,
         format=tarfile.PAX_FORMAT,
-        bufsize=_BLOCK,
+        bufsize=BLOCK,
         encoding="utf-8",
         errors="surrogateescape",
     )
@@ -263,7 +269,7 @@ def _save(content: IO[bytes], path: Path, final: Path) -> str:
     with _writing(final):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as out:
-            shutil.copyfileobj(hashing, out, _BLOCK)
+            shutil.copyfileobj(hashing, out, BLOCK)
     return hashing.hash.hexdigest()
 
 
@@ -291,8 +297,10 @@ def _compare(found: dict[str, str], sums: bytes | None) -> None:
 
 
 def _place_links(links: dict[str, str], staging: Path, target: Path) -> None:
-    """Last: no file is written through a link."""
+    """Last: no file is written through a link, and no link is placed through another one."""
     for name, to in links.items():
+        if any(str(parent) in links for parent in PurePosixPath(name).parents):
+            raise PackError(f"{name!r}: expected a folder above it, found a link")
         if not _leads_inside(name, to):
             raise PackError(f"{name!r}: expected a link to something within the folder, found {to!r}")
         with _writing(target / name):

@@ -9,19 +9,18 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints, number_rows
 from dglrun.errors import DataError
-from dglrun.formats import assignment_shares
 from dglrun.formats.assignment import load_meta
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.formats.dgl.partition_book import id_dtype
-from dglrun.mpi.collectives import Ranks, ask_owners, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks, in_rounds, run_on_all_ranks
+from dglrun.mpi.exchange import ask_owners, block_rows
+from dglrun.mpi.shared_assignment import read_stretches
+from dglrun.mpi.shuffle import Owners
 
-ROUND_BYTES = 32 << 20
-"""Bytes that may arrive at one rank in one round if all ranks ask it."""
 
-
-class Keys(Protocol):
+class GraphKeys(Protocol):
     """How nodes and edges are named on both sides: by keys, integers, shape (rows,).
 
     Types are given by their positions in the partition's `ntypes` or `etypes`, a part's rows by `start` and
@@ -59,11 +58,6 @@ class EdgeNamer(Protocol):
         """Keys of the next edges, whose destinations have these keys; both int64, shape (edges,)."""
 
 
-def owned_parts(parts: int, ranks: Ranks) -> tuple[int, ...]:
-    """The parts that this rank looks after: p where p mod ranks is its number, as in dispatch."""
-    return tuple(range(ranks.rank, parts, ranks.size))
-
-
 # --- original IDs
 
 
@@ -89,41 +83,48 @@ class OriginalIds:
     def __init__(self, folder: PartitionFolder, graph: ChunkedGraph, ranks: Ranks) -> None:
         self._folder = folder
         self._graph = graph
-        self._parts = owned_parts(folder.parts, ranks)
+        self._parts = Owners(folder.parts, ranks.size).owned(ranks.rank)
         self._ids = run_on_all_ranks(
             ranks,
             lambda: {
                 kind: {part: _ids(folder, part, kind) for part in self._parts} for kind in ("node", "edge")
             },
         )
-        self._nodes = run_on_all_ranks(ranks, lambda: {part: self._inner(part) for part in self._parts})
+        sizes = run_on_all_ranks(ranks, lambda: [folder.graph(part).num_nodes for part in self._parts])
+        self._table = np.zeros(sum(sizes), id_dtype(max(map(graph.node_count, folder.ntypes), default=0)))
+        self._shifts = np.zeros(folder.parts, np.int64)
+        self._nodes: dict[int, Array] = {}
+        for part, size, stop in zip(self._parts, sizes, np.cumsum(sizes).tolist(), strict=True):
+            self._nodes[part] = self._table[stop - size : stop]
+            self._shifts[part] = stop - size - folder.nodes.bounds(part)[0]
+        run_on_all_ranks(ranks, self._read_inner)
         self._ask_for_halos(ranks)
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return ids
 
     def node_of_part(self, part: int, numbers: Ints) -> Array:
-        """See `Keys`: int32 where all IDs fit, else int64."""
+        """See `GraphKeys`: int32 where all IDs fit, else int64."""
         found: Array = self._nodes[part].take(numbers, mode="clip")  # they are in the part: PartChecks
         return found
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return self._rows("node", part, self._folder.ntypes[ntype], start, stop)
 
     def edges(self, part: int, etype: int, start: int, stop: int) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return self._rows("edge", part, self._folder.etypes[etype], start, stop)
 
     def count(self, kind: str, at: int) -> int:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         if kind == "node":
             return self._graph.node_count(self._folder.ntypes[at])
         return self._graph.edge_count(self._folder.etypes[at])
 
     def edge_of_source(self, etype: int, first: int) -> EdgeNamer:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         seen = first
 
         def name(dst: Ints) -> Ints:
@@ -140,50 +141,55 @@ class OriginalIds:
         found: Ints = self._ids[kind][part][name].rows(start, stop).astype(np.int64, copy=False)
         return found
 
-    def _inner(self, part: int) -> Array:
-        """An array for all nodes of a part, in which the inner ones have their original IDs."""
-        most = max((self._graph.node_count(name) for name in self._folder.ntypes), default=0)
-        found = np.zeros(self._folder.graph(part).num_nodes, id_dtype(most))
-        start = 0
-        for at, name in enumerate(self._folder.ntypes):
-            stop = start + int(self._folder.nodes.counts[part, at])
-            if start < stop:
-                found[start:stop] = self._ids["node"][part][name].rows(0, stop - start)
-            start = stop
-        return found
+    def _read_inner(self) -> None:
+        """Fill in the original IDs of the parts' own nodes."""
+        for part, nodes in self._nodes.items():
+            start = 0
+            for at, name in enumerate(self._folder.ntypes):
+                stop = start + int(self._folder.nodes.counts[part, at])
+                if start < stop:
+                    nodes[start:stop] = self._ids["node"][part][name].rows(0, stop - start)
+                start = stop
 
     def _ask_for_halos(self, ranks: Ranks) -> None:
         """Fill in the original IDs of halo nodes, in rounds of bounded size."""
-        rows = max(1, ROUND_BYTES // 8 // ranks.size)
-        blocks = [
-            (part, start, min(start + rows, len(nodes)))
-            for part, nodes in self._nodes.items()
-            for start in range(int(self._folder.nodes.counts[part].sum()), len(nodes), rows)
-        ]
-        ranges = self._folder.nodes
-        for turn in range(max(ranks.gather(len(blocks)))):
-            part, start, stop = blocks[turn] if turn < len(blocks) else (-1, 0, 0)
-            ids = run_on_all_ranks(ranks, lambda: self._global_ids(part, start, stop))  # noqa: B023
-            owners = ranges.parts_of(ids).astype(np.int64) % ranks.size
-            found = ask_owners(ranks, owners, ids, self._answer)
-            if part >= 0:
-                self._nodes[part][start:stop] = found
+        nothing = np.empty(0, np.int64)
+        for ids, places in in_rounds(ranks, _joined(self._halos(), block_rows(8)), (nothing, [])):
+            owners = self._folder.nodes.parts_of(ids).astype(np.int64) % ranks.size
+            found, at = ask_owners(ranks, owners, ids, self._answer), 0
+            for place in places:
+                place[:] = found[at : at + len(place)]
+                at += len(place)
 
-    def _global_ids(self, part: int, start: int, stop: int) -> Ints:
-        if part < 0:
-            return np.empty(0, np.int64)
-        stored = self._folder.graph(part).node_fields["_ID"]
-        found: Ints = stored.rows(start, stop).astype(np.int64, copy=False)
-        return found
+    def _halos(self) -> Iterator[tuple[Ints, Array]]:
+        """Shuffle-global IDs of halo nodes, and where their original IDs belong; shape (nodes,) each."""
+        rows = block_rows(8)
+        for part, nodes in self._nodes.items():
+            stored = self._folder.graph(part).node_fields["_ID"]
+            for start in range(int(self._folder.nodes.counts[part].sum()), len(nodes), rows):
+                stop = min(start + rows, len(nodes))
+                yield stored.rows(start, stop).astype(np.int64, copy=False), nodes[start:stop]
 
     def _answer(self, asked: Ints) -> Ints:
         """Original IDs of nodes of this rank's parts by their shuffle-global IDs."""
-        found = np.empty(len(asked), np.int64)
-        parts = self._folder.nodes.parts_of(asked)
-        for part in self._parts:
-            mine = parts == part
-            found[mine] = self._nodes[part][asked[mine] - self._folder.nodes.bounds(part)[0]]
-        return found
+        rows = asked + self._shifts[self._folder.nodes.parts_of(asked)]
+        return self._table[rows].astype(np.int64, copy=False)
+
+
+def _joined(halos: Iterator[tuple[Ints, Array]], rows: int) -> Iterator[tuple[Ints, list[Array]]]:
+    """Several parts in a round, at least `rows` IDs: with thousands of parts most have few halo nodes."""
+    ids: list[Ints] = []
+    places: list[Array] = []
+    held = 0
+    for some, place in halos:
+        ids.append(some)
+        places.append(place)
+        held += len(some)
+        if held >= rows:
+            yield np.concatenate(ids), places
+            ids, places, held = [], [], 0
+    if ids:
+        yield np.concatenate(ids), places
 
 
 def _ids(folder: PartitionFolder, part: int, kind: str) -> dict[str, StoredArray]:
@@ -231,18 +237,9 @@ def read_assignment(folder: Path, graph: ChunkedGraph, partition: PartitionFolde
         AgreedError: a file is missing or has another number of lines or parts.
     """
     run_on_all_ranks(ranks, lambda: _check_parts(folder, partition))
-    files = [assignment_shares.assignment_file(folder, name) for name in partition.ntypes]
-    parts = run_on_all_ranks(
-        ranks,
-        lambda: [
-            assignment_shares.read_share(path, partition.parts, ranks.rank, ranks.size) for path in files
-        ],
-    )
-    lines = np.array(ranks.gather([len(found) for found in parts]), np.int64).reshape(ranks.size, -1)
     counts = [graph.node_count(name) for name in partition.ntypes]
-    totals = lines.sum(axis=0).tolist()
-    run_on_all_ranks(ranks, lambda: list(map(assignment_shares.check_lines, files, totals, counts)))
-    return Assigned(lines[: ranks.rank].sum(axis=0).tolist(), parts)
+    found = read_stretches(ranks, folder, partition.ntypes, counts, partition.parts)
+    return Assigned([each.start for each in found], [each.parts for each in found])
 
 
 def _check_parts(folder: Path, partition: PartitionFolder) -> None:
@@ -272,30 +269,30 @@ class StableIds:
         self._nodes: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
     def node_of_source(self, ntype: int, ids: Ints) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return self._tables[ntype][ids]
 
     def node_of_part(self, part: int, numbers: Ints) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         if self._nodes[0] != part:
             graph = self._folder.graph(part)
             self._nodes = part, graph.node_fields["_ID"].rows(0, graph.num_nodes)
         return self._nodes[1][numbers]
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return np.arange(start, stop) + int(self._folder.nodes.starts[part, ntype])
 
     def edges(self, part: int, etype: int, start: int, stop: int) -> Ints:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return np.arange(start, stop) + int(self._folder.edges.starts[part, etype])
 
     def count(self, kind: str, at: int) -> int:
-        """See `Keys`."""
+        """See `GraphKeys`."""
         return self._folder.nodes.total if kind == "node" else self._folder.edges.total
 
     def edge_of_source(self, etype: int, first: int) -> EdgeNamer:
-        """See `Keys`; `first` is 0."""
+        """See `GraphKeys`; `first` is 0."""
         following = self._folder.edges.starts[:, etype].copy()
 
         def name(dst: Ints) -> Ints:

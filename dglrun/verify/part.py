@@ -16,7 +16,7 @@ from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.edge_blocks import BLOCK, EdgeBlock, edge_blocks
 from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.formats.dgl.partition_book import Ranges
-from dglrun.verify import checksum
+from dglrun.mpi import checksum
 
 _ROWS = 1 << 17
 """Rows that are checked at a time: a few of their columns stay in the processor's cache."""

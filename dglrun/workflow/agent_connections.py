@@ -31,7 +31,7 @@ _BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Address:
+class AgentAddress:
     """Where an agent listens.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Link:
     """
 
     index: int
-    address: Address
+    address: AgentAddress
     take: Callable[[Record], None]
     control: int = 0
     received: int = 0
@@ -88,7 +88,7 @@ class AgentConnections:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
         self._thread.start()
 
-    def connect(self, index: int, address: Address, take: Callable[[Record], None]) -> None:
+    def connect(self, index: int, address: AgentAddress, take: Callable[[Record], None]) -> None:
         """Connect to an agent and stay connected.
 
         Args:
@@ -106,6 +106,11 @@ class AgentConnections:
         if link := self._links.get(pod):
             with contextlib.suppress(RuntimeError):  # the loop has been closed
                 self._loop.call_soon_threadsafe(_write, link, command)
+
+    def is_connected(self, pod: str) -> bool:
+        """Whether there is a connection to an agent now, as far as this end knows."""
+        link = self._links.get(pod)
+        return link is not None and link.writer is not None
 
     def close(self, seconds: float) -> None:
         """Say goodbye to all agents, wait until they have left, for so long at most, and close."""

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from dglrun.agent import spec, tls
+from dglrun.contract import exitcodes
 from dglrun.transfer.kubectl import has_reached
 from dglrun.transfer.streams import Stream, Streams
 from dglrun.workflow.steps import WorkerAgent
@@ -15,6 +17,12 @@ Record = dict[str, Any]
 
 ATTEMPT_SECONDS = 60.0
 """Then a stream that says nothing is killed, and the start is tried again."""
+_NO_AGENT = re.compile(r"No module named '?dglrun\.agent\b")
+"""What the Python of an image says whose dglrun starts its agent by another command."""
+_OTHER_RELEASE = (
+    "the worker's image is of another release than the launcher's, and has no python -m dglrun.agent: "
+    "build both images from the one of the operator's release"
+)
 
 
 class AgentStarter:
@@ -71,6 +79,8 @@ class AgentStarter:
         if any(record["kind"] in ("listening", "refused") for record in records):
             return None
         words = stream.stderr_text().decode(errors="replace").strip()
+        if _NO_AGENT.search(words):
+            return {"kind": "refused", "what": _OTHER_RELEASE, "code": exitcodes.CONTRACT}
         what = words or f"kubectl ended with {stream.returncode}"
         return {"kind": "not_started", "what": what, "has_reached": has_reached(stream.returncode, words)}
 

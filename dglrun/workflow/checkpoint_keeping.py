@@ -7,13 +7,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from dglrun.agent.keeper_process import KeeperProcess
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.checkpoints import order as orders
 from dglrun.transfer.checkpoints.folder import OWN
-from dglrun.transfer.checkpoints.order import Order
+from dglrun.transfer.checkpoints.order import KeeperOrder
 from dglrun.transfer.checkpoints.server import CheckpointServer, KeeperState
+from dglrun.workflow.keeper_process import KeeperProcess
 from dglrun.workflow.part_delivery import address_towards
 from dglrun.workflow.steps import CheckpointKeeper, KeepCheckpoints
 
@@ -202,7 +202,7 @@ class CheckpointKeeping:
 
     def _order(self, keeper: CheckpointKeeper) -> str:
         return orders.encode(
-            Order(
+            KeeperOrder(
                 self._step.owner,
                 address_towards(keeper.ip),
                 self._server.port,

@@ -194,9 +194,9 @@ class RunConfig(BaseModel):
 
     @property
     def replaces_workers(self) -> bool:
-        """Whether the training goes on when the operator replaces a lost worker: this pod has its part."""
+        """Whether the training goes on when the operator replaces a lost worker."""
         is_launcher = not (self.is_partitioner or self.is_skip)
-        return is_launcher and not self.partitions_on_workers and self.context.replacement_timeout > 0
+        return is_launcher and self.context.replacement_timeout > 0
 
     @property
     def assigner(self) -> str:

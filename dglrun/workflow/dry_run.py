@@ -28,7 +28,7 @@ def full(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
 
 def short(phases: tuple[PlanPhase, ...], head: Mapping[str, str]) -> str:
     """Each step in a user's terms; every command is one line, to be copied into a shell."""
-    shown = {**head, "phases": [_phase(phase, plan_summary.of) for phase in phases]}
+    shown = {**head, "phases": [_titled(_phase(phase, plan_summary.of)) for phase in phases]}
     return yaml.dump(shown, Dumper=_ShortDumper, sort_keys=False, width=float("inf"), allow_unicode=True)
 
 
@@ -89,6 +89,12 @@ def _phase(phase: PlanPhase, show: Callable[[Step], dict[str, Any]]) -> dict[str
     if phase.at_end:
         shown["however_these_end"] = [show(step) for step in phase.at_end]
     return shown
+
+
+def _titled(phase: dict[str, Any]) -> dict[str, Any]:
+    """Number, title and pod in one line."""
+    rest = {key: value for key, value in phase.items() if key not in ("phase", "title", "pod")}
+    return {"phase": f"{phase['phase']} {phase['title']}, on {phase['pod']}", **rest}
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dglrun.transfer.streams import Streams
 from dglrun.transfer.tar_stream import WriteError, shown
 from dglrun.workflow import checkpoint_keeping, local_process, local_progress
 from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
+from dglrun.workflow.output_collection import Wanted
 from dglrun.workflow.part_delivery import PartDelivery
 from dglrun.workflow.pod_access import ApiServer, living_pod, why_hopeless
 from dglrun.workflow.progress import Reporter
@@ -115,9 +116,10 @@ class Executor:
                 self._do(step, phase.stage)
         except Exception as error:
             self._stop_training(error)
-            self._close_training()
+            self._finish_keeping()
             for step in phase.at_end:
                 self._try(step, phase.stage)
+            self._dismiss()
             raise
         for step in phase.at_end:
             self._do(step, phase.stage)
@@ -182,6 +184,8 @@ class Executor:
             _first_failure(futures)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+        if any(isinstance(each, Collect) for each in step.steps):
+            self._dismiss()  # the agents have brought what they had
 
     def _run(self, step: Run, stage: str) -> None:
         try:
@@ -326,15 +330,27 @@ class Executor:
         seconds = step.seconds_if_lost if has_files is None else step.seconds
         with _marked(Path(step.folder_if_first, step.marker)):
             deadline = time.monotonic() + seconds
-            found = copy.collect(self._streams, step.argv, step.pod, folder, deadline, self._has_lost_output)
+            found, is_same = self._from_agent(step, folder, deadline), True
+            if found is None:
+                is_same = False
+                found = copy.collect(
+                    self._streams, step.argv, step.pod, folder, deadline, self._has_lost_output
+                )
         if not found:
-            self._require_same(step.pod, deadline)
+            if not is_same:
+                self._require_same(step.pod, deadline)
             with suppress(OSError):
                 folder.rmdir()  # only an empty one, as that of a worker whose folder is shared
             return
         lines = [f"collected {len(found)} files of {step.pod} into {shown(str(folder))}:"]
         lines += [f"  {shown(name)} ({(folder / name).lstat().st_size} bytes)" for name in found]
-        print("\n".join(lines), flush=True)  # at once: several workers are collected at the same time
+        _print_at_once(*lines)  # several workers are collected at the same time
+
+    def _from_agent(self, step: Collect, folder: Path, deadline: float) -> list[str] | None:
+        """The files that a worker's agent has sent, without the API server; None if it cannot."""
+        if self._training is None:
+            return None
+        return self._training.collect(Wanted(step.pod, step.source, step.marker, folder), deadline)
 
     def _has_lost_output(self, pod: str) -> str | None:
         """Why a copy from a pod that has trained need not be tried again."""
@@ -434,12 +450,12 @@ class Executor:
         """
         try:
             for step in steps:
+                if isinstance(step, StartAgents) and self._replacements:
+                    self._replacements.delivered()  # what comes before brings or makes the parts
                 if isinstance(step, Train):
                     self._train_once(step, stage)
                 else:
                     self._do(step, stage)
-                if isinstance(step, Serve) and self._replacements:
-                    self._replacements.delivered()
         except RunError as error:
             if not (lost := self._lost_by(error, step)):
                 raise
@@ -453,6 +469,7 @@ class Executor:
         if isinstance(error, WorkersLostError):
             return error
         is_early = not isinstance(step, Train) and error.code in (exitcodes.LOST, exitcodes.UNAVAILABLE)
+        is_early |= isinstance(step, Run | IfKept)  # MPI says in many ways that a host is gone
         reasons = self._replacements.lost() if is_early and self._replacements else {}
         return WorkersLostError(reasons, error) if reasons else None
 
@@ -467,7 +484,7 @@ class Executor:
             if all(has_files is False for has_files in self._outputs.values()):
                 print(f"nothing to collect: no worker has files in {env.OUTPUT_DIR}", flush=True)
         self._reporter.replaces(False)  # a new pod would have no output, and the last round takes its time
-        self._close_training()
+        self._finish_keeping()
 
     def _stop_training(self, error: BaseException) -> None:
         if self._training:
@@ -476,15 +493,26 @@ class Executor:
     def _close_training(self, is_in_haste: bool = False, seconds: float | None = None) -> None:
         """Let the agents leave, once the last checkpoints are kept; not where a signal ends the run."""
         try:
-            if self._keeping and not is_in_haste:
-                self._keeping.finish(self._training.silent if self._training else (), seconds)
+            if not is_in_haste:
+                self._finish_keeping(seconds)
         finally:
             self._dismiss()
 
-    def _dismiss(self) -> None:
+    def _finish_keeping(self, seconds: float | None = None) -> None:
+        """Keep the last checkpoints; the agents stay, as they send the output."""
+        try:
+            if self._keeping:
+                self._keeping.finish(self._training.silent if self._training else (), seconds)
+        finally:
+            self._end_keeping()
+
+    def _end_keeping(self) -> None:
         if self._keeping:
             self._keeping.close()
             self._keeping = None
+
+    def _dismiss(self) -> None:
+        self._end_keeping()
         if self._training:
             self._training.close()
             self._training = None  # only now: a signal during close still has to stop and close it
@@ -592,11 +620,15 @@ def _told(phase: PlanPhase) -> Iterator[None]:
     """The log lines of 2021 around a phase."""
     start = time.monotonic()
     name = f"Phase {phase.number}/{phase.of}"
-    print(f"{name}: {phase.title}\n----------", flush=True)
+    _print_at_once(f"{name}: {phase.title}", "----------")
     try:
         yield
     except BaseException:
         print(f"{name} error raised", flush=True)
         raise
-    print(f"----------\n{name} finished", flush=True)
-    print(f"Phase : {time.monotonic() - start:.1f} seconds", flush=True)
+    _print_at_once("----------", f"{name} finished", f"Phase : {time.monotonic() - start:.1f} seconds")
+
+
+def _print_at_once(*lines: str) -> None:
+    """Print lines by one write, whoever else writes to this log; print itself writes the last end apart."""
+    print("".join(f"{line}\n" for line in lines), end="", flush=True)

@@ -1,6 +1,6 @@
 """The phases before the training: who makes the parts, and how they come to the launcher. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -85,11 +85,12 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
     numbers = _numbers(config)
     ranks = config.partition_ranks or len(hosts)
     assign = _mpirun(config, hosts, "partitioning", _assign_rank(config), ranks)
-    dispatch = _mpirun(config, hosts, "dispatch", _dispatch_rank(config), len(hosts))
+    sums = ("--source-sums",) if config.verify == "auto" else ()
+    dispatch = _mpirun(config, hosts, "dispatch", (*_dispatch_rank(config), *sums), len(hosts))
     check = _mpirun(
         config, hosts, "checking the parts", _check_rank(config, numbers), len(hosts), mpirun.KEEP_FREED
     )
-    first = (_examine_on(config, hosts[0].name), *_trial(config, hosts), *assign)
+    first = (_validate_input_on(config, hosts[0].name), *_trial(config, hosts), *assign)
     last = (*check, _read_quality(config, hosts[0].name, numbers))
     make: tuple[tuple[Step, ...], ...] = (first, dispatch, last)
     if config.partitions:
@@ -99,6 +100,22 @@ def on_workers(config: RunConfig, hosts: Sequence[Host]) -> tuple[PlanPhase, ...
         _on_workers(config, 2, "make the parts on the workers", make[1]),
         _on_workers(config, 3, "check the parts on the workers", make[2]),
     )
+
+
+def lost_parts(config: RunConfig, hosts: Sequence[Host], lost: Collection[str]) -> tuple[Step, ...]:
+    """DistParMETIS: the parts of workers that were replaced.
+
+    The others have theirs and the assignment, so that a dispatch in which only these parts are sent makes
+    them anew. A job that had found its partition in a store takes them from there: it has no assignment.
+    """
+    parts = ",".join(str(part) for part, host in enumerate(hosts) if host.name in lost)
+    program = (*_dispatch_rank(config), "--lost-parts", parts)
+    make = _mpirun(config, hosts, "dispatch of the lost parts", program, len(hosts))
+    if not config.partitions:
+        return make
+    fetch = kept_phases.fetch(config, hosts, names.launcher(config.context.job), COPIES, STARTS)
+    fetch = replace(fetch, pullers=tuple(each for each in fetch.pullers if each.pod in lost))
+    return (IfKept(kept_phases.reference(config), missing=make, kept=(fetch,)),)
 
 
 def partition_flags(config: RunConfig) -> Argv:
@@ -126,14 +143,14 @@ def _script(config: RunConfig) -> Run:
 
 
 def _from_chunks(config: RunConfig) -> tuple[Run, ...]:
-    examine = Run(_examine(config), title="examining the chunked graph")
+    validate = Run(_validate_input(config), title="validating the chunked graph")
     if config.is_partitioned_by_dgl:
-        return (examine, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
+        return (validate, Run(_by_dgl(config), SCRIPT_ENV, "partitioning"))
     assign, dispatch = _assign(config), _dispatch(config)
-    return (examine, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
+    return (validate, Run(assign, title="partitioning"), Run(dispatch, title="dispatch"))
 
 
-def _examine(config: RunConfig) -> Argv:
+def _validate_input(config: RunConfig) -> Argv:
     graph = ("--in-dir", config.chunked_graph or "", "--graph-name", config.graph_name or "")
     return (*_module(config, "dglrun.commands.validate_input"), *graph)
 
@@ -274,9 +291,9 @@ def _on_workers(config: RunConfig, number: int, title: str, steps: tuple[Step, .
     return PlanPhase(number, PHASES, pod, title, report.STAGE_PARTITIONING, steps)
 
 
-def _examine_on(config: RunConfig, pod: str) -> Run:
+def _validate_input_on(config: RunConfig, pod: str) -> Run:
     via = _kubectl(config).exec(pod, config.context.container)
-    return Run(_examine(config), title=f"examining the chunked graph on {pod}", via=via, pods=(pod,))
+    return Run(_validate_input(config), title=f"validating the chunked graph on {pod}", via=via, pods=(pod,))
 
 
 def _read_quality(config: RunConfig, pod: str, numbers: str) -> ReadQuality:
@@ -311,8 +328,10 @@ def _by_mpi(
 ) -> tuple[WriteText, Run]:
     """One mpirun over the workers with its deadline, and what ends ranks that it may leave there."""
     hostfile = f"{config.workspace}/mpi-hostfile"
-    sweep = (*_module(config, "dglrun.commands.kill_leftovers"), _run_folder(config))
-    leftovers = tuple(_kubectl(config).exec(pod, config.context.container, *sweep) for pod in remote.hosts)
+    kill_leftovers = (*_module(config, "dglrun.commands.kill_leftovers"), _run_folder(config))
+    leftovers = tuple(
+        _kubectl(config).exec(pod, config.context.container, *kill_leftovers) for pod in remote.hosts
+    )
     return (
         WriteText(hostfile, mpirun.hostfile(remote)),
         Run(
@@ -333,7 +352,7 @@ def _remote(config: RunConfig, hosts: Sequence[Host], ranks: int) -> mpirun.Remo
 
 
 def _rank_env(config: RunConfig) -> dict[str, str]:
-    """Ranks carry the run folder, by which the sweep finds what is left."""
+    """Ranks carry the run folder, by which kill_leftovers finds what is left."""
     return {**mpirun.RANK_ENV, "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: _run_folder(config)}
 
 

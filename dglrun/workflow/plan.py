@@ -57,6 +57,7 @@ LAUNCHER_RATE = 200e6
 """Bytes per second of checkpoints that the launcher takes of all workers together."""
 ABSENT_SECONDS = 10.0
 """How long the last round of checkpoints waits for a worker that cannot be reached."""
+AGENT = "dglrun.agent"
 KEEP = "dglrun.transfer.checkpoints"
 UPLOAD = "dglrun.commands.upload_output"
 RUN = "<id of this run>"
@@ -112,8 +113,12 @@ def training_again(
         replaced: The pods that have no part.
     """
     *before, start, train = launcher_phases(config, hosts, run)
-    served = [step for phase in before for step in phase.steps if isinstance(step, Serve)]
-    missing = [_only(serve, replaced) for serve in served] if replaced else []
+    missing: tuple[Step, ...] = ()
+    if replaced and config.partitions_on_workers:
+        missing = partition_phases.lost_parts(config, hosts, replaced)
+    elif replaced:
+        served = [step for phase in before for step in phase.steps if isinstance(step, Serve)]
+        missing = tuple(_only(serve, replaced) for serve in served)
     return (*missing, *start.steps, *train.steps)
 
 
@@ -233,7 +238,7 @@ def _agent(config: RunConfig, hosts: Sequence[Host], index: int, run: str) -> Wo
         shm=config.shm_dir,
         watched=_watched(config),
     )
-    return WorkerAgent(host, _exec(config, host, config.python, "-m", "dglrun", "supervise"), spec)
+    return WorkerAgent(host, _exec(config, host, config.python, "-m", AGENT), spec)
 
 
 def _servers(config: RunConfig, machine: int) -> tuple[Process, ...]:

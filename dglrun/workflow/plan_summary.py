@@ -102,7 +102,7 @@ def _run(step: Run) -> dict[str, Any]:
 
 def _if_kept(step: IfKept) -> dict[str, Any]:
     missing, kept = [of(each) for each in step.missing], [of(each) for each in step.kept]
-    return _set(reference=step.reference, if_missing=missing, if_kept=kept)
+    return _set(if_missing=missing, if_kept=kept)
 
 
 def _verify(step: VerifyPartition) -> dict[str, Any]:
@@ -127,10 +127,9 @@ def _serve(step: Serve) -> dict[str, Any]:
 
 
 def _in_parallel(step: InParallel) -> dict[str, Any]:
-    shown: dict[str, Any] = {"at_a_time": step.limit}
-    if not step.ends_all:
-        shown["ends"] = "when all have ended; a failure of one stops no other"
-    return {**shown, "steps": [of(each) for each in step.steps]}
+    ends = None if step.ends_all else "when all have ended; a failure of one stops no other"
+    how = OneLine(_set(at_a_time=step.limit, ends=ends))
+    return {"how": how, "steps": [of(each) for each in step.steps]}
 
 
 def _train(step: Train) -> dict[str, Any]:
@@ -178,9 +177,9 @@ def _start_agents(step: StartAgents) -> dict[str, Any]:
     return {
         "workers": [_worker(agent) for agent in step.agents],
         "command": commands[0] if len(commands) == 1 else commands,
-        "files": {path: text.splitlines() for path, text in files.items()},
-        "env": everywhere,
-        "env_of_trainers": only,
+        "files": OneLine({path: text.splitlines() for path, text in files.items()}),
+        "env": OneLine(everywhere),
+        "env_of_trainers": OneLine(only),
         "limits": OneLine(deadline=_seconds(step.seconds), lease=_lease(step)),
     }
 

@@ -56,8 +56,8 @@ def error_of(failures: Sequence[WorkerFailure]) -> RunError:
 
 
 def _is_consequence(failure: ProcessFailure) -> int:
-    """0: began by itself; 1: speaks of a lost peer; 2: the supervisor's own end."""
-    if failure.who == "supervisor":
+    """0: began by itself; 1: speaks of a lost peer; 2: the agent's own end."""
+    if failure.who == "agent":
         return 2
     killed = failure.code > 128
     last = failure.words.strip().rpartition("\n")[2]

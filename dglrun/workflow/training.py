@@ -11,10 +11,11 @@ from dglrun.agent.exit_status import ProcessFailure
 from dglrun.contract import exitcodes
 from dglrun.errors import RunError
 from dglrun.transfer.streams import Streams
-from dglrun.workflow.agent_connections import Address, AgentConnections
+from dglrun.workflow.agent_connections import AgentAddress, AgentConnections
 from dglrun.workflow.agent_start import AgentStarter
 from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
 from dglrun.workflow.hang_watch import HangWatch, IdleRank
+from dglrun.workflow.output_collection import OutputCollection, Wanted
 from dglrun.workflow.output_printer import OutputPrinter
 from dglrun.workflow.root_cause import WorkerFailure, error_of
 from dglrun.workflow.steps import StartAgents, Train
@@ -83,6 +84,8 @@ class Training:
         self._check_at: dict[str, float] = {}
         self._keeping: CheckpointKeeping | None = None
         self._lease = max((agent.spec.lease for agent in step.agents), default=0.0)
+        self._collection: OutputCollection | None = None
+        self._collection_lock = threading.Lock()  # workers are collected side by side
 
     @property
     def pods(self) -> tuple[str, ...]:
@@ -184,8 +187,32 @@ class Training:
         self._follow(lambda: self._all_over() and self._all_silent(), self._agents.stop_seconds)
         self._printer.flush(PRINT_SECONDS)
 
+    def collect(self, wanted: Wanted, deadline: float) -> list[str] | None:
+        """Bring a worker's output folder here; see `OutputCollection.collect`.
+
+        Returns:
+            Names of the files; None if the worker has no agent that could send it.
+
+        Raises:
+            RunError: it cannot be had.
+        """
+        worker = next(each for each in self._workers if each.pod == wanted.pod)
+        if not worker.sends_output:
+            return None
+        with self._collection_lock:
+            if self._collection is None:
+                ips = {each.pod: each.agent.host.ip for each in self._workers}
+                connections = self._connections
+                self._collection = OutputCollection(
+                    ips, connections.tell, connections.is_connected, self._lease
+                )
+        return self._collection.collect(wanted, deadline)
+
     def close(self) -> None:
         """Dismiss the agents, and wait a moment until they have left."""
+        with self._collection_lock:
+            if self._collection:
+                self._collection.close()
         self._starter.close()
         self._connections.close(BYE_SECONDS)
         self._printer.close(PRINT_SECONDS)
@@ -337,7 +364,7 @@ class Training:
 
     def _failed(self, worker: WorkerConnection, process: ProcessFailure) -> None:
         failure = WorkerFailure(worker.pod, process, process.time + worker.skew)
-        if not self._running and process.rank is None and process.who != "supervisor":
+        if not self._running and process.rank is None and process.who != "agent":
             self._printer.say(f"dglrun: note: {failure}, but all trainers had ended well")
         else:
             self._failures.append(failure)
@@ -360,7 +387,7 @@ class Training:
 
     def _connect(self, worker: WorkerConnection, port: int) -> None:
         host = worker.agent.host
-        address = Address(host.name, host.ip, port)
+        address = AgentAddress(host.name, host.ip, port)
         self._connections.connect(worker.index, address, lambda record: self._inbox.put((worker, record)))
 
     def _not_started(self, worker: WorkerConnection, record: Record) -> None:
@@ -423,9 +450,7 @@ class Training:
             return
         worker.lost = why
         if not worker.has_finished:
-            self._failures.append(
-                WorkerFailure(worker.pod, ProcessFailure("supervisor", code, why), time.time())
-            )
+            self._failures.append(WorkerFailure(worker.pod, ProcessFailure("agent", code, why), time.time()))
 
 
 def _raise_bug(_worker: WorkerConnection, record: Record) -> None:

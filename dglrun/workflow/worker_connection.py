@@ -49,6 +49,11 @@ class WorkerConnection:
         return self.has_files is not None
 
     @property
+    def sends_output(self) -> bool:
+        """Whether its agent is there to send its output folder: one of an older release cannot."""
+        return self.has_finished and bool(self.greeting and self.greeting.get("sends_output"))
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing runs there any more."""
         return self.has_finished or self.lost is not None
@@ -88,7 +93,7 @@ class WorkerConnection:
             return None
         now = time.monotonic()
         if self._refused_since is not None and now - self._refused_since >= REFUSED_SECONDS:
-            return "no supervisor runs on this worker"
+            return "no agent runs on this worker"
         if now - self.broken_since > lease:
             return f"could not be reached for {lease:.0f} s"
         return None

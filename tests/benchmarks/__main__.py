@@ -7,7 +7,9 @@ the one-node cluster up unless KUBECONFIG names another.
 transfer: a partition from the partitioner's disk to the workers' disks, beside kubectl cp, plain TCP and one
 TLS stream, between pods of that cluster.
 assign: KaMinPar beside METIS on graphs of 40M edges.
+dgl-api: DGL-API's stage on a chunked graph beside DGL's partition_graph.
 agents: a launcher with a hundred workers on this machine by `dglrun local`; needs root.
+training: time per epoch under dglrun beside the same processes started by hand; needs root.
 chunk: tables with string IDs to a chunked graph.
 verify: the check of the parts in DistParMETIS, beside dispatch.
 
@@ -78,11 +80,13 @@ def _cluster() -> Mapping[str, str]:
 
 BENCHMARKS: dict[str, tuple[str, Prepare]] = {
     "assign": ("assign_bench", _nothing),
+    "dgl-api": ("dgl_api_bench", _nothing),
     "chunk": ("chunk_bench", _nothing),
     "dispatch": ("dispatch_bench", _nothing),
     "operator": ("operator_bench", _cluster),
     "transfer": ("transfer_bench", _cluster_with_image),
     "agents": ("agents", _nothing),
+    "training": ("training_bench", _nothing),
     "verify": ("verify_bench", _nothing),
 }
 """Name -> module below tests.benchmarks, and what is needed before."""

@@ -1,9 +1,13 @@
 """`dglrun chunk --config` on tables with string IDs: `make bench ONLY=chunk`.
 
     python -m tests.benchmarks.chunk_bench [--edges 10000000] [--nodes 2000000] [--format csv] [--no-table]
+        [--pod 4Gi]
 
 Edges between users with IDs such as `u-8146931834771063861`, drawn at random. With --no-table the users are
 those that the edges name. BENCH_FOLDER names a folder with room for tables and output, else /tmp.
+
+With --pod all runs in a pod of this memory limit on the one-node cluster of this machine (job image loaded,
+KUBECONFIG as `python -m tests.cluster env` says): what needs more is killed, and the benchmark fails.
 """
 
 import argparse
@@ -139,11 +143,24 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=2_000_000)
     parser.add_argument("--format", choices=("csv", "parquet"), default="csv")
     parser.add_argument("--no-table", action="store_true", help="the nodes are those that edges name")
+    parser.add_argument("--pod", metavar="MEMORY", help="in a pod with this memory limit")
     args = parser.parse_args(argv)
+    if args.pod:
+        return _in_pod(args)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
     print(measured.TABLES["chunk"].head, flush=True)
     case = Case(args.format, args.nodes, args.edges, has_table=not args.no_table)
     print(measured.row(measure(case)), flush=True)
+    return 0
+
+
+def _in_pod(args: argparse.Namespace) -> int:
+    from tests.benchmarks import limited_pod  # noqa: PLC0415 - the job image lacks what it imports
+
+    size = ("--edges", str(args.edges), "--nodes", str(args.nodes), "--format", args.format)
+    table = ("--no-table",) if args.no_table else ()
+    print(limited_pod.run("tests.benchmarks.chunk_bench", (*size, *table), args.pod), end="")
+    print(f"within {args.pod}")
     return 0
 
 

@@ -126,11 +126,11 @@ def ours(size: Size, source: Path, folder: Path) -> Run:
     return finish("dglrun", size, source, folder / "ours/g.json", wall)
 
 
-def by_dglrun(size: Size, source: Path, out: Path) -> float:
-    """Dispatch by dglrun, under mpirun from two ranks on; returns the seconds."""
+def by_dglrun(size: Size, source: Path, out: Path, *more: str) -> float:
+    """Dispatch by dglrun, under mpirun from two ranks on, with more flags; returns the seconds."""
     folders = ("--in-dir", source, "--partitions-dir", source / "parts", "--out-dir", out)
     flags = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
-    return ranks(size, usage(out), "dglrun.commands.dispatch_rank", *folders, *flags)
+    return ranks(size, usage(out), "dglrun.commands.dispatch_rank", *folders, *flags, *more)
 
 
 def ranks(

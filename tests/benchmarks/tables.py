@@ -22,9 +22,11 @@ from tests.benchmarks import (
     agents,
     assign_bench,
     chunk_bench,
+    dgl_api_bench,
     dispatch_bench,
     partition_graphs,
     partition_speed,
+    training_bench,
     verify_bench,
 )
 from tests.benchmarks.chunk_bench import Case
@@ -40,8 +42,10 @@ GRAPHS = {
     "C": ("communities", "200000", "1060000"),
     "M": ("rmat", "1048576", "5600000"),
     "L": ("rmat", "4194304", "5250000"),
+    "W": ("communities", "524288", "2750000"),
+    "empty": ("rmat", "2000", "5000"),
 }
-"""Arguments of partition_graphs: power law (S, M, L) and power law with communities (C)."""
+"""Arguments of partition_graphs: power law (S, M, L) and power law with communities (C, W)."""
 
 CHUNK_CASES = (
     Case("csv", 2_000_000, 10_000_000, has_table=True),
@@ -131,6 +135,23 @@ def assign() -> Iterator[Cells]:
     """KaMinPar, streaming and random beside METIS, on graphs of 40M edges."""
     size = (assign_bench.NODES, assign_bench.EDGES, assign_bench.PARTS)
     return assign_bench.measure(*size, assign_bench.BACKENDS)
+
+
+def streaming() -> Iterator[Cells]:
+    """Memory by ranks, and the cut beside random and METIS."""
+    wanted = (*(("streaming", ranks) for ranks in (1, 2, 4, 8)), ("random", 1), ("metis", 1))
+    with graph("empty") as small, graph("W", "--format", "parquet") as source:
+        for backend, ranks in wanted:
+            row = partition_speed.ours(source, backend, ranks, 8)
+            beside = partition_speed.ours(small, backend, ranks, 8).peak
+            memory = [f"{row.peak:.0f}", f"{row.peak - beside:.0f}"]
+            quality = [f"{row.quality[key]:{form}}" for key, form in QUALITY]
+            yield [backend, str(ranks), _pair((row.wall, row.cpu)), *memory, *quality]
+
+
+def dgl_api() -> Iterator[Cells]:
+    """DGL-API's stage beside partition_graph."""
+    return dgl_api_bench.measure(dgl_api_bench.NODES, dgl_api_bench.EDGES, dgl_api_bench.PARTS)
 
 
 def parmetis() -> Iterator[Cells]:
@@ -230,11 +251,14 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "partition": partition,
     "partition-stages": partition_stages,
     "assign": assign,
+    "streaming": streaming,
+    "dgl-api": dgl_api,
     "parmetis": parmetis,
     "chunk": chunk,
     "readers": readers,
     "example": example,
     "agents": agents.rows,
+    "training": training_bench.rows,
 }
 """What measures each table of tests/support/measured.py that is no suite's."""
 

@@ -1,6 +1,7 @@
 """A partition from the partitioner's disk to the workers' disks, in four ways, in one run.
 
     python -m tests.benchmarks.transfer_bench --gb 1 8 [--kills 20] [--write] [--local FOLDER]
+    python -m tests.benchmarks.transfer_bench --sparse 40 [--local FOLDER]
 
 Two hops: all of it to the launcher, then one half to each of two workers at the same time. The ways are the
 chain of `kubectl cp` that the operator of 2021 used, plain TCP to a file, one plain TLS stream of Python's
@@ -32,6 +33,8 @@ from tests.support import measured
 PARTITIONER, LAUNCHER, *WORKERS = PODS
 GB = 10**9
 PATIENCE = 600.0
+MOST_OF_HOLES = 64 << 20
+"""Bytes of disk that a file of holes may take: regions around the last block, and the file system's own."""
 LOCAL = "On folders of one machine, without a cluster and beside other work."
 
 
@@ -80,6 +83,9 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     ground: Ground = Local(args.local) if args.local else Cluster()
     try:
+        if args.sparse:
+            print(_sparse(ground, int(args.sparse * GB)))
+            return 0
         rows = [cells for gb in args.gb for cells in _measure(ground, int(gb * GB), args.only)]
         for cells in [measured.TABLES["transfer"].columns, *rows]:
             print(measured.row(cells), flush=True)
@@ -98,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", metavar="WAY", help=f"some of {', '.join(WAYS)}")
     parser.add_argument("--kills", type=int, default=0, help="kill the receiver of the first hop so often")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default: 1)")
+    parser.add_argument("--sparse", type=float, metavar="GB", help="only one hop of files without content")
     parser.add_argument("--write", action="store_true", help="renew the table in docs/")
     parser.add_argument("--local", type=Path, metavar="FOLDER", help="on this machine, without a cluster")
     return parser
@@ -264,15 +271,43 @@ def _kill(ground: Ground, size: int, kills: int, moments: random.Random, done: t
             ground.run(LAUNCHER, "sh", "-c", 'kill -9 "$(cut -d " " -f 2 "$1/lock")"', "sh", staging)
 
 
+# --- files that have a size and no content
+
+
+def _sparse(ground: Ground, size: int) -> str:
+    """All bytes of sparse files pass the first hop, and take no disk: for sizes that no test machine has.
+
+    Raises:
+        RuntimeError: a file did not arrive with its size, or takes room.
+    """
+    _make_partition(ground, size, 'truncate -s "$2" "$1"')
+    _remove(ground)
+    with _timed() as hop:
+        said = _deliver_first(ground)
+    for part in (0, 1):
+        place = f"{ground.folder}/in/part{part}/graph.dgl"
+        found, blocks = ground.run(LAUNCHER, "stat", "-c", "%s %b", place).split()
+        if int(found) != size // 2 or int(blocks) * 512 > MOST_OF_HOLES:
+            most = MOST_OF_HOLES // 512
+            raise RuntimeError(
+                f"{place}: expected {size // 2} bytes in at most {most} blocks, got {found} in {blocks}"
+            )
+    seconds, cpu = hop().seconds, hop().cpu * GB / size
+    rate = size / seconds / 1e6
+    return (
+        f"{size / GB:g} GB of holes: {seconds:.0f} s, {rate:.0f} MB/s, {cpu:.1f} CPU-s per GB, whole\n{said}"
+    )
+
+
 # --- what it needs
 
 
-def _make_partition(ground: Ground, size: int) -> None:
-    """Two parts of random bytes, which no layer can make smaller."""
+def _make_partition(ground: Ground, size: int, by: str = 'head -c "$2" /dev/urandom >"$1"') -> None:
+    """Two parts, of random bytes unless a shell's words make others: no layer can make those smaller."""
     folder = f"{ground.folder}/out"
     for part in (0, 1):
         ground.run(PARTITIONER, "mkdir", "-p", f"{folder}/part{part}")
-        make = ("sh", "-c", 'head -c "$2" /dev/urandom >"$1"', "sh")
+        make = ("sh", "-c", by, "sh")
         ground.run(PARTITIONER, *make, f"{folder}/part{part}/graph.dgl", str(size // 2))
     config: dict[str, object] = {"graph_name": "tiny", "num_parts": 2}
     for part in (0, 1):

@@ -101,7 +101,8 @@ def release(places: Places) -> None:
 
 def build_arguments(image: Image, content: str, mounts: Sequence[str], pip: Mapping[str, str]) -> list[str]:
     """Return the arguments of a build; the context comes last and is the caller's."""
-    args = {**image.build_args(), **pip}
+    base = {} if image.parents else {"BASE_IMAGE": images.BASE}  # made here: no registry has to be reached
+    args = {**base, **image.build_args(), **pip}
     return [
         *("bud", "--isolation", "chroot", "--pull-never", "--layers"),
         *("-f", str(REPOSITORY / image.dockerfile), "-t", image.tag),

@@ -150,6 +150,12 @@ MODULE = {
             "github.com/versity/versitygw",
             (("versitygw", "github.com/versity/versitygw/cmd/versitygw"),),
         ),
+        Module("kueue", "sigs.k8s.io/kueue", (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),)),
+        Module(
+            "scheduler-plugins",
+            "sigs.k8s.io/scheduler-plugins",
+            (("scheduler-plugins", "sigs.k8s.io/scheduler-plugins/cmd/scheduler"),),
+        ),
     )
 }
 
@@ -164,6 +170,12 @@ POLICIES = ("kube-router",)
 
 STORAGE = ("versitygw",)
 """What serves S3 to the tests of object storage."""
+
+QUEUES = ("kueue",)
+"""What admits jobs by quota, in the test of it."""
+
+GANGS = ("scheduler-plugins",)
+"""What schedules gangs by coscheduling's PodGroup, in the test of it."""
 
 CONTROL_PLANE = "DGL_OPERATOR_CONTROL_PLANE"
 """Environment variable: the older minor of Kubernetes of which API server and controller manager are."""

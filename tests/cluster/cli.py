@@ -62,7 +62,7 @@ def _build_tools(places: Places, names: list[str]) -> None:
     """Build the named modules; of all only those that this host's kind of cluster needs."""
     own_node = (*builds.NODE, *builds.POLICIES)
     cluster_tools = () if other.given(places) else ("kind",) if kind.chosen() else own_node
-    usual = (*builds.CLIENTS, *builds.CHECKS, *builds.STORAGE, *cluster_tools)
+    usual = (*builds.CLIENTS, *builds.CHECKS, *builds.STORAGE, *builds.QUEUES, *cluster_tools)
     builds.ensure(names or usual, places)
 
 

@@ -22,6 +22,7 @@ A name reserved for documentation: an image that is missing there is never pulle
 """
 REGISTRY = f"{PLACEHOLDER}/dgloperator"
 BASE = "docker.io/library/debian:bookworm-slim"
+"""The base image of our own builds; the Dockerfiles name one by its digest."""
 CONTENT_LABEL = "dgl-operator.content"
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 PARMETIS = "parmetis"

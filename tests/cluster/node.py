@@ -9,6 +9,7 @@ from tests.cluster.places import Places
 
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
+GANG_API = "scheduling.k8s.io/v1alpha2"
 AUDIT_MEGABYTES = 1000  # so that a test finds the whole run in one file
 
 
@@ -77,6 +78,8 @@ def apiserver(places: Places, node: Node) -> Daemon:
         f"--audit-policy-file={places.config}/audit.json",
         f"--audit-log-path={places.audit_log}",
         f"--audit-log-maxsize={AUDIT_MEGABYTES}",
+        *_gates("GenericWorkload"),
+        *(() if builds.older() else (f"--runtime-config={GANG_API}=true",)),
     )
 
 
@@ -92,12 +95,14 @@ def controller_manager(places: Places) -> Daemon:
         "--use-service-account-credentials=true",
         f"--cluster-signing-cert-file={places.pki}/ca.crt",
         f"--cluster-signing-key-file={places.pki}/ca.key",
+        *_gates("GenericWorkload"),
     )
 
 
 def scheduler(places: Places) -> Daemon:
     """Return the scheduler."""
-    return _daemon("scheduler", "kube-scheduler", places, *_client(places, "scheduler"))
+    gates = _gates("GenericWorkload", "GangScheduling")
+    return _daemon("scheduler", "kube-scheduler", places, *_client(places, "scheduler"), *gates)
 
 
 def kubelet(places: Places, node: Node) -> Daemon:
@@ -124,6 +129,11 @@ def proxy(places: Places) -> Daemon:
 def coredns(places: Places) -> Daemon:
     """Return the name server, a plain process: it needs no image."""
     return _daemon("coredns", "coredns", places, "-conf", f"{places.config}/Corefile")
+
+
+def _gates(*names: str) -> tuple[str, ...]:
+    """Return the flag of alpha features, none with an older control plane, which does not know them."""
+    return () if builds.older() else (f"--feature-gates={','.join(f'{name}=true' for name in names)}",)
 
 
 def _daemon(name: str, program: str, places: Places, *arguments: str | Path) -> Daemon:

@@ -49,8 +49,9 @@ def set_image(body: Object, name: str) -> None:
 def mount_in_workers(body: Object, source: Object, path: str) -> None:
     """Mount a volume that all workers share; a partitioner has the workers' mounts."""
     pod = body["spec"]["dglReplicaSpecs"]["Worker"]["template"]["spec"]
-    pod["volumes"].append({"name": "kept", **source})
-    main_container(body, "Worker")["volumeMounts"].append({"name": "kept", "mountPath": path})
+    pod.setdefault("volumes", []).append({"name": "kept", **source})
+    mounts = main_container(body, "Worker").setdefault("volumeMounts", [])
+    mounts.append({"name": "kept", "mountPath": path})
 
 
 def set_flag(body: Object, flag: str, value: str) -> None:

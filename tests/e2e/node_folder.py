@@ -34,6 +34,10 @@ class NodeFolder:
         argv = ("find", self.path, "-mindepth", "1", *conditions, "-printf", "%P\\n")
         return sorted(self.kubectl.exec(KEEPER, *argv, container="main").splitlines())
 
+    def read(self, name: str) -> str:
+        """The text of a file in the folder."""
+        return self.kubectl.exec(KEEPER, "cat", f"{self.path}/{name}", container="main")
+
 
 @contextmanager
 def made(kubectl: Kubectl) -> Iterator[NodeFolder]:

@@ -53,7 +53,7 @@ def test_sigterm_to_the_launcher_leaves_nothing_on_the_workers(submit: Submit) -
 
 
 def test_a_launcher_that_is_deleted_leaves_nothing_on_the_workers(submit: Submit) -> None:
-    """Killed without a word, the launcher's lease runs out and the supervisors end everything."""
+    """Killed without a word, the launcher's lease runs out and the agents end everything."""
     body = tiny("lost-launcher", "--do", "hang")
     body["spec"]["cleanPodPolicy"] = "None"
     body["spec"]["failurePolicy"] = {"rules": [{"action": "FailJob", "role": "Launcher"}]}

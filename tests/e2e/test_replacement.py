@@ -41,13 +41,25 @@ def wait_for_trainers(job: Job, count: int, seconds: float) -> None:
     )
 
 
-def check_replaced(job: Job, log: str) -> None:
-    """The same attempt, one loss, and only the lost part moved twice."""
+def evict(job: Job, worker: int) -> None:
+    """Evict a worker through the API, as a drain of its node and a preemption do."""
+    place = f"/api/v1/namespaces/{job.kubectl.namespace}/pods/{job.worker(worker)}/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": job.worker(worker)}}
+    job.kubectl.run("create", "--raw", place, "-f", "-", stdin=json.dumps(body))
+
+
+def check_same_attempt(job: Job) -> None:
+    """One loss, which has cost no attempt."""
     status = job.status()
     restarts = status["restarts"]
     assert (status.get("attempt", 0), len(status["attempts"])) == (0, 1)
     assert (restarts["workers"], restarts["disruptions"], restarts["failures"]) == (1, 0, 0)
     assert status["attempts"][0].get("lostWorkers", []) == []
+
+
+def check_replaced(job: Job, log: str) -> None:
+    """The same attempt, one loss, and only the lost part moved twice."""
+    check_same_attempt(job)
     sent = [(pod, size) for size, pod in SENT.findall(log)]
     assert sorted(pod for pod, _ in sent) == [job.worker(0), job.worker(1), job.worker(1)], sent
     assert len({size for pod, size in sent if pod == job.worker(1)}) == 1, sent
@@ -87,9 +99,7 @@ def test_a_worker_that_is_evicted_in_the_training_is_replaced(submit: Submit) ->
     wait_for("both ranks at work", lambda: log_of(job).count("does hang") >= 2 or None, 180)
     before = uid_of(job, 1)
 
-    place = f"/api/v1/namespaces/{job.kubectl.namespace}/pods/{job.worker(1)}/eviction"
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": job.worker(1)}}
-    job.kubectl.run("create", "--raw", place, "-f", "-", stdin=json.dumps(body))
+    evict(job, 1)
     wait_for("both ranks at work again", lambda: log_of(job).count("does hang") >= 4 or None, AGAIN)
     new = uid_of(job, 1)
     for worker in (0, 1):

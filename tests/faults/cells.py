@@ -33,6 +33,10 @@ OF_ANY = (Fault.DELETED, Fault.EVICTED, Fault.NODE_LOST)
 """Come from outside, and may meet a pod at any time."""
 
 
+IN_TRAINING = (*OF_MAIN, *OF_ANY)
+"""What a worker can meet while all train."""
+
+
 class End(Enum):
     """What becomes of the job; the value is its name in the table."""
 
@@ -65,19 +69,22 @@ class Cell:
 
     Attributes:
         backoff_limit: The job's; with 1 a failure must be made good by another attempt.
+        replaces: Whether the launcher says that it goes on when a worker is replaced alone.
     """
 
     role: Role
     phase: Phase
     fault: Fault
     backoff_limit: int = 0
+    replaces: bool = False
 
     @property
     def name(self) -> str:
         """A name that a job may have."""
         words = "".join(word[0] for word in self.fault.value.split())
         place = f"{self.role.lower}-{self.phase.value.lower()}"
-        return f"{place}-{words.lower()}{'-again' if self.backoff_limit else ''}"
+        more = f"{'-again' if self.backoff_limit else ''}{'-replaces' if self.replaces else ''}"
+        return f"{place}-{words.lower()}{more}"
 
     @property
     def mode(self) -> Mode:
@@ -122,7 +129,7 @@ class Cell:
 
     def _has_work(self) -> bool:
         """Whether what the pod has on its disk, or what it waits for, is lost with it."""
-        return (
+        return not self.replaces and (
             self.phase
             in {
                 Role.LAUNCHER: (Phase.PARTITIONING, Phase.PARTITIONED, Phase.TRAINING),
@@ -186,6 +193,7 @@ def cells() -> Iterator[Cell]:
                 yield Cell(role, phase, fault)
                 if fault in (*OF_MAIN, Fault.INIT):
                     yield Cell(role, phase, fault, backoff_limit=1)
+    yield from (Cell(Role.WORKER, Phase.TRAINING, fault, replaces=True) for fault in IN_TRAINING)
 
 
 def of_the_gate() -> Iterator[Cell]:

@@ -1,5 +1,6 @@
 """All cells of the matrix, many at a time: each a job of its own that one fault meets."""
 
+import json
 import tempfile
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 from dgl_operator.api.v1alpha1 import Phase
 from dgl_operator.runtime.cluster import ClusterBusy, Refused
 from dgl_operator.runtime.kinds import Json, Kind
+from dglrun.contract import names
 from dglrun.contract.names import Role
 from tests.faults import world
 from tests.faults.acts import Acts
@@ -89,6 +91,8 @@ class Matrix:
             job.await_phase(cell.phase.value, PATIENCE)
             victim = wait_for("the pod", lambda: self._world.settled(name, f"{name}-{cell.victim}"), PATIENCE)
             uid = victim["metadata"]["uid"]
+            if cell.replaces:
+                self._say_that_it_goes_on(job)
             if cell.fault not in (Fault.DELETED, Fault.EVICTED, Fault.NODE_LOST):
                 hold = replace(hold, untouched=frozenset({uid}))
             self._world.hold(name, hold)
@@ -101,6 +105,15 @@ class Matrix:
         finally:
             self._world.hold(name, Hold(cell.mode))
             job.delete()
+
+    def _say_that_it_goes_on(self, job: PlayedJob) -> None:
+        """What a launcher reports while it trains."""
+        said = {"data": {"progress.json": json.dumps({"stage": "Training", "replaces": True})}}
+        path = Kind.CONFIG_MAP.path(job.namespace, names.report(job.name))
+        self._api.call("PATCH", path, said, "application/merge-patch+json")
+        wait_for(
+            "the report in the status", lambda: (job.status.get("progress") or {}).get("replaces"), LIMIT
+        )
 
     def _hold(self, cell: Cell, name: str) -> Hold:
         pod = f"{name}-{cell.victim}"
@@ -157,7 +170,7 @@ def restarts(status: Json) -> dict[str, int]:
 
 def _due_restarts(cell: Cell) -> dict[str, int]:
     if cell.expected.end is not End.RETRIED:
-        return {}
+        return {"workers": 1} if cell.replaces and cell.expected.end is End.REPLACED else {}
     return {"failures" if cell.expected.is_counted else "disruptions": 1}
 
 

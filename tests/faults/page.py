@@ -33,6 +33,15 @@ node: of its taint). One thing takes longer: names of pods on a lost node are fr
 grace period, and pods of the next attempt, or the new pod, wait for them.
 """
 
+_REPLACES = """## Worker of a launcher that goes on
+
+While it trains, dglrun says that it waits for the new pod of a lost worker (`progress.replaces`,
+[lost workers](operator.md#lost-workers)). The tables above are of a launcher that does not, such as one of an
+older job image, or one that has ended its training. Where it does, a new pod counts as `restarts.workers`:
+
+| fault | Training |
+| --- | --- |"""
+
 _FEET = """
 Workers that are there from the beginning, and a launcher that partitions, are those of DistParMETIS; the
 other cells are of DGL-API. The pods are played: the test reports what a kubelet reports, binds them to
@@ -46,6 +55,7 @@ node, too.
 def page(outcomes: Sequence[Outcome]) -> str:
     """Return the page with what was found."""
     tables = [_table(role, outcomes) for role in (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)]
+    tables.append(_replacements(outcomes))
     notes = "\n".join(f"- {_mark(note)}: {note}." for note in NOTES)
     return "\n".join([_HEAD, *tables, f"Cells that cannot be:\n\n{notes}\n", _FEET.lstrip("\n")])
 
@@ -62,10 +72,24 @@ def _table(role: Role, outcomes: Sequence[Outcome]) -> str:
     return f"## {role.value}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def _replacements(outcomes: Sequence[Outcome]) -> str:
+    """Workers of a launcher that goes on without them."""
+    found = [each for each in outcomes if each.cell.replaces]
+    rows = [
+        f"| {fault.value} | {_became([each for each in found if each.cell.fault is fault])} |"
+        for fault in cells.IN_TRAINING
+    ]
+    return "\n".join([_REPLACES, *rows]) + "\n"
+
+
 def _text(role: Role, phase: Phase, fault: Fault, outcomes: Sequence[Outcome]) -> str:
     if why := cells.impossible(role, phase, fault):
         return _mark(why)
-    found = [each for each in outcomes if _place(each.cell) == (role, phase, fault)]
+    return _became([e for e in outcomes if _place(e.cell) == (role, phase, fault) and not e.cell.replaces])
+
+
+def _became(found: Sequence[Outcome]) -> str:
+    """What the cells of one place say."""
     if any(each.problem for each in found):
         return "**NOT AS IT MUST BE**"
     return _said(next((each.cell for each in found if not each.cell.backoff_limit), None))

@@ -86,16 +86,16 @@ def delete_job(policy: str, seconds: int | None = None) -> Act:
 
 
 RELABELLINGS: dict[str, Json] = {
-    "role label taken away": {names.LABEL_REPLICA_TYPE: None},
+    "role label removed": {names.LABEL_REPLICA_TYPE: None},
     "role label changed": {names.LABEL_REPLICA_TYPE: "Chief"},
     "role label of another role": {names.LABEL_REPLICA_TYPE: "Partitioner"},
-    "own role label taken away": {names.LABEL_ROLE: None},
-    "job label taken away": {names.LABEL_JOB: None},
+    "own role label removed": {names.LABEL_ROLE: None},
+    "job label removed": {names.LABEL_JOB: None},
     "job label of another job": {names.LABEL_JOB: INNOCENT},
     "index changed": {names.LABEL_INDEX: "7"},
-    "index taken away": {names.LABEL_INDEX: None},
+    "index removed": {names.LABEL_INDEX: None},
     "index of many digits": {names.LABEL_INDEX: "9" * 63},
-    "all labels taken away": {
+    "all labels removed": {
         key: None for key in (names.LABEL_REPLICA_TYPE, names.LABEL_JOB, names.LABEL_ROLE, names.LABEL_INDEX)
     },
 }
@@ -134,6 +134,7 @@ _STATUSES: dict[str, Any] = {
     "an empty time": {"startTime": ""},
     "a time without a zone": {"startTime": "2026-11-21T11:30:00"},
     "a time in lower case": {"lastReconcileTime": "2026-11-21t11:30:00z"},
+    "a list for a time": {"startTime": [TIME]},
     "a date": {"lastReconcileTime": "2026-11-21"},
     "a leap second": {"startTime": "2016-12-31T23:59:60Z"},
     "an odd zone": {"startTime": "2026-11-21T11:30:00+23:59"},

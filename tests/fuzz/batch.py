@@ -4,29 +4,35 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+from urllib.parse import quote
 
 from dgl_operator.runtime.kinds import CHILDREN, Kind
+from dglrun.contract import names
 from tests.fuzz.acts import MERGE, Act
-from tests.fuzz.cases import Case, Expect, Place
+from tests.fuzz.cases import Case, Expect, Place, Submission
 from tests.fuzz.children import INNOCENT, UID_OF_INNOCENT, UID_OF_JOB
 from tests.fuzz.findings import Finding
-from tests.fuzz.raw_api import Answer, Json, RawApi
+from tests.fuzz.raw_api import Answer, Json, RawApi, Row
 from tests.fuzz.tally import Tally
 
 T = TypeVar("T")
 R = TypeVar("R")
 SENDERS = 6
 ACTORS = 16
+IN_ORDER = 10
+"""So many objects of a case are sent in their order; only a flood has more."""
 STATUS_SECONDS = 45.0
-"""Within this time after its submission every accepted job has a status."""
+"""Every accepted job has a status so long after the last one that got one: an operator on a slow machine gets
+on, and a job that is left out stays without."""
 END_SECONDS = 30.0
+"""Likewise of jobs that have to come to their end."""
+LONGEST_SECONDS = 240.0
+"""Nothing is waited for any longer, however slowly it gets on."""
 ACT_SECONDS = 5.0
 """So long an act waits for its object."""
-GONE_SECONDS = 60.0
+GONE_SECONDS = 120.0
 HEARD_SECONDS = 2.0
 """What happened to a job is known to the operator so long after: no status need tell of it."""
-COLLECT_SECONDS = 1.0
-"""The garbage collector deletes twenty objects a second; what stays longer is deleted by name."""
 FINAL = ("Completed", "Failed")
 Made = tuple[Kind, str, str]
 Innocent = Callable[[], tuple[str, str]]
@@ -64,12 +70,14 @@ class Batch:
     def await_statuses(self, is_alive: Callable[[], bool]) -> list[Finding]:
         """Wait until every accepted job has a status; returns those that have none in time."""
         lacking = self._await(
-            lambda place, name: _has_status(self._api.status(place, name)), STATUS_SECONDS, is_alive
+            lambda place, row: bool(row.phase) or _has_status(self._api.status(place, row.name)),
+            STATUS_SECONDS,
+            is_alive,
         )
         return [
             Finding(
                 "a job has no status",
-                f"{place}/{name}: none within {STATUS_SECONDS * self._patience:.0f} s",
+                f"{place}/{name}: none {STATUS_SECONDS * self._patience:.0f} s after the last that got one",
                 case,
             )
             for (place, name), case in lacking.items()
@@ -90,9 +98,10 @@ class Batch:
     def await_ends(self, is_alive: Callable[[], bool]) -> list[Finding]:
         """Wait for the jobs of which more is expected than a status; returns those that do not get there."""
 
-        def is_there(place: str, name: str) -> bool:
-            status = self._api.status(place, name)
-            return status is None or _has_ended(status) or _is_blocked(status, self.jobs[place, name].expect)
+        def is_there(place: str, row: Row) -> bool:
+            status = self._api.status(place, row.name)
+            expect = self.jobs[place, row.name].expect
+            return status is None or _has_ended(status) or _is_blocked(status, expect)
 
         more = {key: case for key, case in self.jobs.items() if case.expect in (Expect.END, Expect.BLOCKED)}
         lacking = self._await(is_there, END_SECONDS, is_alive, more)
@@ -115,28 +124,36 @@ class Batch:
     def clean_up(self) -> None:
         """Delete everything and wait until nothing is left of it; orphans do not go by themselves."""
         _all(self._delete, self._made, SENDERS)
+        self._delete_children()
         began = time.monotonic()
         while left := self._left():
             if time.monotonic() - began > GONE_SECONDS:
                 print(f"still there after {GONE_SECONDS:.0f} s: {sorted(map(str, left))[:5]}", flush=True)
                 return
-            if time.monotonic() - began > COLLECT_SECONDS:
-                _all(self._delete, left, SENDERS)
+            _all(self._free, left, SENDERS)
             time.sleep(0.3)
 
     def _submit(self, case: Case) -> None:
-        place = self._places[case.place]
+        """Send a case's objects one after the other; what comes after the first few of very many at once."""
+        self._tally.case(case.kind)
         uid = ""
-        for each in case.submissions:
-            answer = self._api.request("POST", each.kind.path(place), self._filled(each.body, uid))
-            self._tally.submission(case.kind, None if answer.is_accepted else answer.refusal)
-            if not answer.is_accepted:
-                continue
-            name = each.name or _name(answer)
-            self._made.append((each.kind, place, name))
-            if each.kind is Kind.JOB:
-                self.jobs[place, name] = case
-                uid = uid or _uid(answer)
+        for each in case.submissions[:IN_ORDER]:
+            uid = self._submit_one(case, each, uid) or uid
+        _all(lambda each: self._submit_one(case, each, uid), case.submissions[IN_ORDER:], SENDERS)
+
+    def _submit_one(self, case: Case, each: Submission, uid: str) -> str:
+        """Send an object; returns the UID of a case's first job, empty for others."""
+        place = self._places[case.place]
+        answer = self._api.request("POST", each.kind.path(place), self._filled(each.body, uid))
+        self._tally.submission(case.kind, None if answer.is_accepted else answer.refusal)
+        if not answer.is_accepted:
+            return ""
+        name = each.name or _name(answer)
+        self._made.append((each.kind, place, name))
+        if each.kind is not Kind.JOB:
+            return ""
+        self.jobs[place, name] = case
+        return uid or _uid(answer)
 
     def _filled(self, body: bytes, uid: str) -> bytes:
         if b"@" not in body or len(body) > 100_000:
@@ -168,39 +185,58 @@ class Batch:
 
     def _await(
         self,
-        is_met: Callable[[str, str], bool],
+        is_met: Callable[[str, Row], bool],
         seconds: float,
         is_alive: Callable[[], bool],
         among: Mapping[tuple[str, str], Case] | None = None,
     ) -> dict[tuple[str, str], Case]:
+        """Wait until all are met, or none more for so many seconds; returns those that are not."""
         lacking = dict(self.jobs if among is None else among)
+        last = time.monotonic() + LONGEST_SECONDS * self._patience
         deadline = time.monotonic() + seconds * self._patience
-        while lacking and time.monotonic() < deadline and is_alive():
+        while lacking and time.monotonic() < min(deadline, last) and is_alive():
+            before = len(lacking)
             rows = {place: self._api.rows(place) for place in {place for place, _ in lacking}}
             for place, name in list(lacking):
                 row = rows[place].get(name)
-                if row is None or row.phase in FINAL or is_met(place, name):
+                if row is None or row.phase in FINAL or is_met(place, row):
                     del lacking[place, name]
+            if len(lacking) < before:
+                deadline = time.monotonic() + seconds * self._patience
             time.sleep(0.2)
         return lacking if is_alive() else {}
 
     def _delete(self, made: Made) -> None:
         kind, place, name = made
-        path = kind.path(place, name)
+        options = b'{"propagationPolicy":"Background","gracePeriodSeconds":0}'
+        self._api.request("DELETE", kind.path(place, name), options)
+
+    def _free(self, made: Made) -> None:
+        """Delete what is still there; a finalizer may hold a job."""
+        kind, place, name = made
         if kind is Kind.JOB:
-            self._api.request("PATCH", path, b'{"metadata":{"finalizers":null}}', MERGE)
-        self._api.request("DELETE", path, b'{"propagationPolicy":"Background","gracePeriodSeconds":0}')
+            self._api.request("PATCH", kind.path(place, name), b'{"metadata":{"finalizers":null}}', MERGE)
+        self._delete(made)
+
+    def _delete_children(self) -> None:
+        """Delete what carries the jobs' label in a few requests: the garbage collector sends 20 a second."""
+        for place in self._places.values():
+            mine = ",".join(name for where, name in self.jobs if where == place)
+            selector = quote(f"{names.LABEL_JOB} in ({mine})")
+            for kind in CHILDREN if mine else ():
+                query = f"labelSelector={selector}&propagationPolicy=Background&gracePeriodSeconds=0"
+                self._api.request("DELETE", f"{kind.path(place)}?{query}")
 
     def _left(self) -> set[Made]:
         """What is still there of the batch's jobs and of their children."""
         mine = {(place, name) for place, name in self.jobs}
-        names = tuple(f"{name}-" for _, name in self.jobs)
+        children = tuple(f"{name}-" for _, name in self.jobs)
         return {
             (kind, place, name)
             for kind in (Kind.JOB, *CHILDREN)
             for place in self._places.values()
             for name in self._api.names(kind, place)
-            if (place, name) in mine or name.startswith(names)
+            if (place, name) in mine or name.startswith(children)
         }
 
 

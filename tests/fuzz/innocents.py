@@ -1,39 +1,70 @@
-"""Ordinary jobs beside the hostile ones: played to Completed over and over, each with its time."""
+"""Ordinary jobs beside the hostile ones: played to Completed over and over, each with its time.
+
+How long the API server takes for requests that no operator has a part in is measured beside each job: on a
+machine that is busy with other things the limits grow as that does.
+"""
 
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from dgl_operator.runtime.cluster import ClusterBusy
 from tests.fuzz.findings import Finding
 from tests.support.api_client import ApiServer
 from tests.support.played_job import PlayedJob, a_played_job
 
 FACTOR, SECONDS = 3.0, 5.0
 """An innocent job may take three times its usual time, or five seconds more."""
+PLAIN_WRITES = 10
+PLAIN_PAUSE = 1.0
+"""Seconds between two samples of them."""
+SLOWEST = 4.0
+"""On a machine that has become slower than so many times no job is judged by its time."""
+HUNG_SECONDS = 120.0
+"""A step of a job's life that takes longer is a finding on every machine."""
+JUDGED = 0.25
+"""Share of the jobs that must have been judged by their time, else nothing is known of the usual one."""
 
 
 @dataclass
 class Times:
-    """Seconds that innocent jobs took in one namespace."""
+    """Seconds that innocent jobs, and plain writes, took in one namespace.
+
+    Attributes:
+        plain: Those of the writes before the fuzz.
+        slowness: How many times as long they have taken since, at worst.
+        given_up: How many jobs were not Completed at all.
+        unjudged: How many were Completed while the machine was too slow to say in what time.
+    """
 
     usual: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
     patience: float = 1.0
+    slowness: float = 1.0
+    given_up: int = 0
+    unjudged: int = 0
 
-    @property
-    def limit(self) -> float:
-        """The longest time that is allowed."""
-        return self.patience * max(FACTOR * _middle(self.usual), _middle(self.usual) + SECONDS)
+    def limit(self, slowness: float) -> float:
+        """The longest time that is allowed while plain writes take so many times as long."""
+        return self.patience * slowness * max(FACTOR * _middle(self.usual), _middle(self.usual) + SECONDS)
+
+    def slower(self, *plain: float) -> float:
+        """How many times as long as before the fuzz these writes took, by their median."""
+        found = min(max(1.0, _middle(list(plain)) / _middle(self.plain)), SLOWEST)
+        self.slowness = max(self.slowness, found)
+        return found
 
     def summary(self) -> str:
         """One line."""
-        longest = f"longest {max(self.beside, default=0):.1f}, limit {self.limit:.1f}"
+        longest = f"longest {max(self.beside, default=0):.1f}, limit {self.limit(1.0):.1f}"
         usual, beside = _middle(self.usual), _middle(self.beside)
-        return (
-            f"usual {usual:.1f} s, beside the fuzz {beside:.1f} s ({longest}), {len(self.beside)} Completed"
-        )
+        machine = f"plain writes up to {self.slowness:.1f} times slower"
+        told = f"usual {usual:.1f} s, beside the fuzz {beside:.1f} s ({longest}; {machine})"
+        return f"{told}, {len(self.beside)} Completed, {self.unjudged} unjudged, {self.given_up} given up"
 
 
 class Innocents:
@@ -82,32 +113,102 @@ class Innocents:
             thread.join()
 
     def _usual(self, namespace: str) -> None:
+        self.times[namespace].plain.append(self._plain(namespace))
         self.times[namespace].usual.append(self._one(namespace))
 
     def _play_on(self, namespace: str) -> None:
         times = self.times[namespace]
         while not self._stopped.is_set():
-            try:
-                seconds = self._one(namespace)
-            except (TimeoutError, AssertionError) as error:
-                self._tell(Finding("an innocent job was not Completed", f"{namespace}: {error}"))
-                self._stopped.wait(2)
-                continue
-            times.beside.append(seconds)
-            if seconds > times.limit:
-                told = f"{namespace}: {seconds:.1f} s, usual {times.limit:.1f} s at most"
-                self._tell(Finding("an innocent job took too long", told))
+            with self._sampled(namespace) as plain:
+                start, error = time.monotonic(), None
+                try:
+                    self._one(namespace, HUNG_SECONDS)
+                except (TimeoutError, AssertionError, ClusterBusy) as found:
+                    error = found
+                seconds = time.monotonic() - start
+            for finding in judged(namespace, times, seconds, plain, error):
+                self._tell(finding)
             self._stopped.wait(1)
+        for finding in lacking(namespace, times):
+            self._tell(finding)
 
-    def _one(self, namespace: str) -> float:
+    @contextmanager
+    def _sampled(self, namespace: str) -> Iterator[list[float]]:
+        """Measure plain writes over and over meanwhile; the list is whole at the end."""
+        found, ended = [self._plain(namespace)], threading.Event()
+
+        def go_on() -> None:
+            while not ended.wait(PLAIN_PAUSE):
+                found.append(self._plain(namespace))
+
+        thread = threading.Thread(target=go_on, name=f"plain writes {namespace}")
+        thread.start()
+        try:
+            yield found
+        finally:
+            ended.set()
+            thread.join()
+            found.append(self._plain(namespace))
+
+    def _plain(self, namespace: str) -> float:
+        """Seconds of some writes of an object that no operator looks at."""
+        start = time.monotonic()
+        with suppress(ClusterBusy):  # after as many seconds as it was waited for, which tells enough
+            for number in range(PLAIN_WRITES):
+                body = {"kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"number": f"{number}"}}
+                self._api.put(f"/api/v1/namespaces/{namespace}/configmaps", body)
+        return time.monotonic() - start
+
+    def _one(self, namespace: str, seconds: float = 60.0) -> float:
         start = time.monotonic()
         job = PlayedJob(self._api, namespace, a_played_job(f"innocent-{next(self._numbers)}"))
         self.now[namespace] = (job.name, job.raw["metadata"]["uid"])
         try:
-            job.reach("Completed")
+            job.reach("Completed", seconds)
             return time.monotonic() - start
         finally:
             job.delete()
+
+
+def judged(
+    namespace: str, times: Times, seconds: float, plain: list[float], error: Exception | None
+) -> Iterator[Finding]:
+    """Count a job, and tell when it ended otherwise, was waited for in vain, or came too late.
+
+    Args:
+        namespace: Where it was.
+        times: Those of the namespace, to which it is added.
+        seconds: How long it took, or was waited for.
+        plain: Seconds of plain writes meanwhile.
+        error: Why it was not Completed.
+    """
+    slowness = times.slower(*plain)
+    limit = times.limit(slowness)
+    told = f"{namespace}: {seconds:.1f} s, {limit:.1f} s at most"
+    if isinstance(error, ClusterBusy):
+        return  # the API server gave the test itself no answer: nothing is known of the job
+    if error is not None:
+        times.given_up += 1
+        yield Finding("an innocent job was not Completed", f"{told}; {error}")
+        return
+    times.beside.append(seconds)
+    if seconds > limit and slowness >= SLOWEST:
+        times.unjudged += 1
+    elif seconds > limit:
+        yield Finding("an innocent job took too long", told)
+
+
+def lacking(namespace: str, times: Times) -> Iterator[Finding]:
+    """Tell when too few jobs were judged to say that they have their usual time."""
+    judged_by_time = len(times.beside) - times.unjudged
+    played = len(times.beside) + times.given_up
+    if not times.beside:
+        told = f"{namespace}: {times.given_up} given up"
+        yield Finding("0 innocent jobs Completed beside the fuzz", told)
+    elif judged_by_time < JUDGED * played:
+        machine = f"plain writes took {SLOWEST:g} times as long as before, or longer"
+        told = f"{namespace}: {judged_by_time} of {played}; {machine}"
+        yield Finding("the machine was too busy to judge innocent jobs", told)
 
 
 def _middle(times: list[float]) -> float:

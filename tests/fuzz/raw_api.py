@@ -71,15 +71,19 @@ class RawApi:
         content_type: str = "application/json",
         accept: str = "",
     ) -> Answer:
-        """One request; a lost connection is an error of the run and raised as it is."""
+        """One request; a lost connection is an error of the run and raised as it is.
+
+        A server that asks for patience is asked again, and what is only read also after any error of its own.
+        """
         headers = {"Content-Type": content_type, "Accept": accept or "application/json"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         deadline = time.monotonic() + BUSY_SECONDS
-        while (answer := self._once(method, path, body, headers)).status == 429:
-            if time.monotonic() > deadline:
-                break
+        while True:
+            answer = self._once(method, path, body, headers)
+            may_pass = answer.status == 429 or (method == "GET" and answer.status >= 500)
+            if not may_pass or time.monotonic() > deadline:
+                return answer
             time.sleep(1)
-        return answer
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         """One try; the API server hangs up on whoever sends more than it takes."""

@@ -5,6 +5,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +90,9 @@ class Run:
         self._innocents = Innocents(on.api, (on.tenant, on.quiet), self.findings.add, options.patience)
         self._start_mib = self._end_mib = self._peak_mib = 0.0
         self._deaths = self._searches = 0
+        self._counted = 0.0
+        self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="clean-up")
+        self._cleaning: Future[None] | None = None
 
     def warm_up(self) -> None:
         """Play ordinary jobs: their time and the memory after them are what the rest is compared with."""
@@ -109,6 +113,7 @@ class Run:
                     return
         finally:
             self._innocents.stop()
+            self._end_clean_up()
 
     def settle(self) -> None:
         """Compare the memory when everything is gone; another process than at the start has no start."""
@@ -147,20 +152,32 @@ class Run:
     def _batch(self, cases: Sequence[Case]) -> None:
         clock, operator = Clock(), self._stage.operator
         batch = self._new_batch(cases, self._tally)
-        errors_before = operator.counted_errors()
         for finding in self._play(batch, clock):
             self.findings.add(finding)
         self._peak_mib = max(self._peak_mib, operator.peak_mib)
-        counted, statuses = operator.counted_errors() - errors_before, batch.statuses()
-        for finding in judge.log_findings(operator.errors(), batch.jobs, statuses, counted):
-            self.findings.add(finding)
+        self._judge(batch)
         clock.lap("judge")
-        batch.clean_up()
-        clock.lap("clean up")
+        self._end_clean_up()
+        clock.lap("clean-up of the batch before")
+        self._cleaning = self._cleaner.submit(batch.clean_up)
         told = f"{len(batch.jobs)} jobs accepted, {_size(self._process)}; {clock}"
         print(f"cases {cases[0].number} to {cases[-1].number}: {told}", flush=True)
         if self._has_ended:
+            self._end_clean_up()
             self._replace(cases)
+
+    def _judge(self, batch: Batch) -> None:
+        """Read the log and the counters since the last batch: of its clean-up, too."""
+        statuses, errors = batch.statuses(), self._stage.operator.errors()
+        before, self._counted = self._counted, self._stage.operator.counted_errors()
+        for finding in judge.log_findings(errors, batch.jobs, statuses, self._counted - before):
+            self.findings.add(finding)
+
+    def _end_clean_up(self) -> None:
+        """Wait for the clean-up that goes on beside the next batch; its error is one of the run."""
+        if self._cleaning is not None:
+            self._cleaning.result()
+            self._cleaning = None
 
     def _new_batch(self, cases: Sequence[Case], tally: Tally) -> Batch:
         now, tenant = self._innocents.now, self._stage.tenant
@@ -214,6 +231,7 @@ class Run:
         return ended
 
     def _restart(self) -> None:
+        self._counted = 0.0
         self._stage.stop()
         self._stage.start()
 
@@ -227,9 +245,9 @@ def fuzz(options: Options) -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, stage.prepared(Path(folder)) as on:
         run = Run(options, on)
-        run.warm_up()
-        run.fuzz()
-        run.settle()
+        for step in (run.warm_up, run.fuzz, run.settle):
+            step()
+            print(f"{time.monotonic() - begun:.0f} s: {step.__name__} done", flush=True)
         run.summary(time.monotonic() - begun)
         return 1 if run.findings else 0
 

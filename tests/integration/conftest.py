@@ -12,6 +12,7 @@ from tests.e2e.figures import Figures
 from tests.support.api_client import ACCOUNT, ApiServer
 from tests.support.operator_process import OperatorProcess
 from tests.support.played_job import PlayedJob, a_played_job
+from tests.support.s3_server import S3Server, s3_server
 
 HOME = "dgl-operator-under-test"
 
@@ -91,3 +92,19 @@ def submit(api: ApiServer, namespace: str) -> Submit:
         return PlayedJob(api, namespace, body or a_played_job(**given))  # type: ignore[arg-type]
 
     return one
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An S3 server of this test alone, to which the environment leads; it has bucket `data`."""
+    (tmp_path / "server").mkdir()
+    with s3_server(tmp_path / "server") as found:
+        yield prepared(found, monkeypatch)
+
+
+def prepared(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A server with its bucket, to which this environment leads."""
+    for name, value in server.environ().items():
+        monkeypatch.setenv(name, value)
+    server.make_bucket("data")
+    return server

@@ -8,21 +8,25 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv as pacsv
+from pyarrow import parquet as pq
 
 from dglrun.commands.upload_output import MANIFEST
 from dglrun.errors import StoreError, StoreFailure
 from dglrun.formats import store
 from dglrun.formats.chunked import write
 from dglrun.formats.store import Place, Sum
+from tests.support.byte_valve import byte_valve
 from tests.support.heterographs import a_toy
 from tests.support.needs import NEEDS_MPI
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3_server import S3Server
 from tests.support.wait import wait_for
 
 pytestmark = pytest.mark.integration
@@ -30,17 +34,6 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 MEBIBYTE = 1 << 20
 SEED = np.random.default_rng(12)
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server of this test alone, to which the environment leads; it has bucket `data`."""
-    (tmp_path / "server").mkdir()
-    with s3_server(tmp_path / "server") as found:
-        for name, value in found.environ().items():
-            monkeypatch.setenv(name, value)
-        found.make_bucket("data")
-        yield found
 
 
 @pytest.fixture
@@ -269,8 +262,14 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.mark.mpi
 @NEEDS_MPI
-def test_each_rank_reads_its_share(base: Place, tmp_path: Path) -> None:
-    """Of a graph in numpy files each of two ranks reads half of the bytes, within 5 %."""
+@pytest.mark.parametrize("layout", ["csv", "numpy", "parquet"])
+def test_each_rank_reads_its_share(
+    server: S3Server, base: Place, tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two ranks reads half of the bytes, within 5 %, and the server sends no more than they say.
+
+    Of Parquet where row groups are small; lines of csv are counted and read, but their bytes come once.
+    """
     nodes, edges = 200_000, 600_000
     graph = tmp_path / "in"
     write.graph(
@@ -279,15 +278,21 @@ def test_each_rank_reads_its_share(base: Place, tmp_path: Path) -> None:
         {"n": nodes},
         {"n:e:n": SEED.integers(0, nodes, (edges, 2))},
         {"n": {"x": SEED.standard_normal((nodes, 16)).astype(np.float32)}},
-        layout="numpy",
+        layout=layout,
         files=3,
     )
+    if layout == "csv":
+        features_as_csv(graph)
+    for path in graph.rglob("*.parquet"):
+        pq.write_table(pq.read_table(path), path, row_group_size=10_000)
     place = uploaded(graph, base)
     assigned = ("--out-dir", str(tmp_path / "assignment"), "--num-parts", "2", "--backend", "random")
     assert dglrun("dglrun", "partition", "--in-dir", str(place), *assigned).returncode == 0
 
     folders = ("--partitions-dir", str(tmp_path / "assignment"), "--out-dir", str(tmp_path / "out"))
-    ended = dglrun("dglrun", "dispatch", "--in-dir", str(place), *folders, "--ranks", "2")
+    with byte_valve(server.port) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://{server.host}:{way.port}")
+        ended = dglrun("dglrun", "dispatch", "--in-dir", str(place), *folders, "--ranks", "2")
 
     assert ended.returncode == 0, ended.stderr
     told = re.search(r"bytes read from object storage by rank: (\d+), (\d+)", ended.stdout + ended.stderr)
@@ -295,6 +300,22 @@ def test_each_rank_reads_its_share(base: Place, tmp_path: Path) -> None:
     whole = sum(stat.size for stat in place.files().values())
     for found in told.groups():
         assert int(found) == pytest.approx(whole / 2, rel=0.05)
+    assert way.passed == pytest.approx(whole, rel=0.05)
+
+
+def features_as_csv(graph: Path) -> None:
+    """Write the features of a chunked graph as csv, which dglrun reads but does not write."""
+    described = json.loads((graph / "metadata.json").read_text())
+    spec = described["node_data"]["n"]["x"]
+    for name in spec["data"]:
+        columns = np.load(graph / name).T
+        table = pa.table(list(columns), names=[str(at) for at in range(len(columns))])
+        options = pacsv.WriteOptions(include_header=False, delimiter=" ")
+        pacsv.write_csv(table, graph / f"{name}.csv", options)
+        (graph / name).unlink()
+    spec["format"] = {"name": "csv", "delimiter": " "}
+    spec["data"] = [f"{name}.csv" for name in spec["data"]]
+    (graph / "metadata.json").write_text(json.dumps(described))
 
 
 def test_the_output_arrives_though_the_server_is_killed(
@@ -355,6 +376,20 @@ def test_a_check_of_the_output_finds_what_an_upload_would(
     assert ended.returncode == 77
     assert ended.stderr.startswith(f"dglrun: --output: s3://{bucket}")
     assert words in ended.stderr
+
+
+def test_a_check_of_the_output_tries_to_write(server: S3Server, base: Place) -> None:
+    """A place that may be read only would refuse the model when the training is over."""
+    server.kill()
+    server.is_read_only = True
+    server.start()
+
+    ended = dglrun("dglrun.commands.upload_output", "--check", "--to", str(base))
+
+    assert ended.returncode == 77
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith(f"dglrun: --output: {base}/")
+    assert "refuses" in ended.stderr
 
 
 def test_a_graph_that_cannot_be_read_is_one_line(base: Place) -> None:

@@ -366,6 +366,31 @@ def test_an_untrue_status_is_refused(api: ApiServer, stored: str, field: str) ->
     assert f"status.{field}" in str(caught.value)
 
 
+LISTED: dict[str, Object] = {
+    "startTime": {"startTime": [NOON]},
+    "completionTime": {"completionTime": [NOON]},
+    "lastReconcileTime": {"lastReconcileTime": [NOON]},
+    "progress.time": {"progress": {"stage": "Training", "time": [NOON]}},
+    "conditions[0].lastTransitionTime": {"conditions": [{**PARTITIONED, "lastTransitionTime": [NOON]}]},
+    "attempts[0].startTime": {"attempts": [{"number": 0, "startTime": [NOON]}]},
+    "attempts[0].completionTime": {"attempts": [{"number": 0, "startTime": NOON, "completionTime": [NOON]}]},
+    "attempts[0].waitingSince": {"attempts": [{"number": 0, "startTime": NOON, "waitingSince": [NOON]}]},
+    "attempt": {"attempt": [0]},
+    "observedGeneration": {"observedGeneration": [1]},
+}
+
+
+@pytest.mark.parametrize("field", LISTED)
+def test_a_list_is_no_value(api: ApiServer, stored: str, field: str) -> None:
+    """The API server would take it for a text that has a format, and refuse every later write of the job."""
+    with pytest.raises(Refused, match=r"must be of type (string|integer)") as caught:
+        api.call("PATCH", f"{stored}/status", {"status": LISTED[field]}, MERGE)
+
+    assert caught.value.status == 422
+    assert f"status.{field}" in str(caught.value)
+    assert write_status(api, stored, STATUS)["status"]["startTime"] == NOON
+
+
 def test_kubectl_shows_where_a_job_stands(api: ApiServer, stored: str, namespace: str) -> None:
     """Short name, category and columns; quality and message when asked for more."""
     write_status(api, stored, STATUS)

@@ -8,9 +8,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.images import IMAGE
@@ -105,18 +106,10 @@ class Run:
         self._ledger.check()
         self.findings += self._ledger.made.twice(may_be_made_again)
 
-    def summary(self, seconds: float) -> str:
+    def result(self, seconds: float) -> "Result":
         """What was played and found."""
-        deaths = Counter(self._lives.deaths())
-        made = f"{self.told.total()} jobs, {len(self._ledger.made)} pods"
-        return "\n".join(
-            [
-                f"{deaths.total()} kills, {made}, {seconds:.0f} s",
-                "jobs: " + ", ".join(f"{name} {count}" for name, count in sorted(self.told.items())),
-                "killed after: " + ", ".join(f"{write} {count}" for write, count in deaths.most_common()),
-                *(["FINDINGS", *self.findings] if self.findings else ["nothing lost, doubled or left"]),
-            ]
-        )
+        made, deaths = len(self._ledger.made), Counter(self._lives.deaths())
+        return Result(seconds, made, dict(self.told), dict(deaths), tuple(self.findings))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         """Story and name of the next job: each story once, then by chance."""
@@ -137,6 +130,51 @@ class Run:
 
     def _is_empty(self) -> bool:
         return not self._api.everything(self._world.namespace)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run has played and found.
+
+    Attributes:
+        seconds: That it took.
+        pods: That were made.
+        jobs: Their number by story.
+        deaths: Kills by the operator's last write.
+        findings: What was not as it must be.
+    """
+
+    seconds: float
+    pods: int
+    jobs: Mapping[str, int]
+    deaths: Mapping[str, int]
+    findings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the lines for a terminal."""
+        deaths = Counter(self.deaths).most_common()
+        return "\n".join(
+            [
+                f"{sum(self.deaths.values())} kills, {sum(self.jobs.values())} jobs, {self.pods} pods, "
+                f"{self.seconds:.0f} s",
+                "jobs: " + ", ".join(f"{name} {count}" for name, count in sorted(self.jobs.items())),
+                "killed after: " + ", ".join(f"{write} {count}" for write, count in deaths),
+                *(["FINDINGS", *self.findings] if self.findings else ["nothing lost, doubled or left"]),
+            ]
+        )
+
+    def rows(self) -> list[list[str]]:
+        """The table of docs/reference/figures.md."""
+        deaths = Counter(self.deaths).most_common()
+        return [
+            ["kills", str(sum(self.deaths.values()))],
+            *([f"kills after `{write}`", str(count)] for write, count in deaths),
+            ["jobs", str(sum(self.jobs.values()))],
+            *([f"jobs, {name}", str(count)] for name, count in sorted(self.jobs.items())),
+            ["pods", str(self.pods)],
+            ["objects lost, doubled or left, and jobs at a wrong end", str(len(self.findings))],
+            ["time", f"{self.seconds:.0f} s"],
+        ]
 
 
 def finding(play: Callable[[], None]) -> str:
@@ -168,8 +206,8 @@ def prepared(api: ApiServer, folder: Path, kills: int, seed: int) -> Iterator[Ru
             lives.stop()
 
 
-def kills(number: int, seed: int, *, log: Path | None = None) -> list[str]:
-    """Play on the cluster of KUBECONFIG; returns what was not as it must be."""
+def kills(number: int, seed: int, *, log: Path | None = None) -> Result:
+    """Play on the cluster of KUBECONFIG."""
     api, begun = ApiServer(), time.monotonic()
     api.install_crd()
     api.install_account(HOME)
@@ -179,5 +217,6 @@ def kills(number: int, seed: int, *, log: Path | None = None) -> list[str]:
         with prepared(api, folder, number, seed) as run:
             run.play()
             run.settle()
-            print(run.summary(time.monotonic() - begun), flush=True)
-            return run.findings
+            result = run.result(time.monotonic() - begun)
+            print(result, flush=True)
+            return result

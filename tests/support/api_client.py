@@ -62,7 +62,9 @@ class ApiServer(KubeCluster):
             {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace},
         )
         metadata = {"name": ACCOUNT}
-        rules = [rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER)]
+        rules = [
+            rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER, *rbac.KUEUE, *rbac.KUEUE_OF_CLUSTER)
+        ]
         self.put(
             "/api/v1/namespaces/" + namespace + "/serviceaccounts",
             {"kind": "ServiceAccount", "metadata": metadata},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dglrun.__main__ import workflow
+from dglrun.cli.workflow import workflow
 from dglrun.kube.errors import Forbidden, NotFound, Unavailable
 
 

@@ -28,6 +28,14 @@ ENDING_SECONDS = 30.0
 
 MAIN: tuple[str, ...] = ("-m", "tests.support.dglrun_main")
 
+OLDER_AGENTS = """
+import runpy
+from dglrun.workflow.worker_connection import WorkerConnection
+WorkerConnection.sends_output = False
+runpy.run_module("tests.support.dglrun_main", run_name="__main__", alter_sys=True)
+"""
+"""A launcher whose agents do not send the output, as those of release 0.2."""
+
 KUBECTL = """#!/bin/sh
 # exec -i -n NAMESPACE POD -c CONTAINER -- COMMAND...
 root=$(dirname "$0")
@@ -58,6 +66,7 @@ class Pods:
     workers: int = 2
     ips: tuple[str, ...] = ()
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _main: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for pod in (f"{self.job}-launcher", f"{self.job}-partitioner", *self.names):
@@ -111,7 +120,8 @@ class Pods:
         """Another pod takes the place of a worker that was lost."""
         self.worker(index).mkdir()
         ready = [{"type": "Ready", "status": "True"}]
-        new = {"phase": "Running", "podIP": "127.0.0.1", "uid": uid, "conditions": ready}
+        ip = self.ips[index] if self.ips else "127.0.0.1"
+        new = {"phase": "Running", "podIP": ip, "uid": uid, "conditions": ready}
         self.write_cluster(**{self.names[index]: new})
 
     def environment(self, phase: str | None = None, **more: str) -> dict[str, str]:
@@ -138,7 +148,7 @@ class Pods:
         self, *args: str, phase: str | None = None, where: str = "launcher", **env: str
     ) -> Iterator[subprocess.Popen[str]]:
         """`dglrun <args>` in a pod; ended if it still runs."""
-        argv = [sys.executable, *MAIN, str(self.root), *args]
+        argv = [sys.executable, *(self._main or MAIN), str(self.root), *args]
         process = subprocess.Popen(
             argv,
             cwd=self.root / f"{self.job}-{where}",
@@ -185,25 +195,32 @@ class Pods:
 
     def reports(self) -> list[dict[str, Any]]:
         """The progress that was reported, in order."""
-        path = self.root / "reports"
-        lines = path.read_text().splitlines() if path.exists() else []
-        data = [json.loads(line)["data"] for line in lines]
-        return [json.loads(item["progress.json"]) for item in data if "progress.json" in item]
+        return [json.loads(item["progress.json"]) for item in self._reported() if "progress.json" in item]
 
     def quality(self) -> dict[str, Any] | None:
         """The partition's quality that was reported, if any."""
-        path = self.root / "reports"
-        data = [json.loads(line)["data"] for line in path.read_text().splitlines()] if path.exists() else []
-        found = [json.loads(item["partition.json"]) for item in data if "partition.json" in item]
+        found = [json.loads(item["partition.json"]) for item in self._reported() if "partition.json" in item]
         return found[-1] if found else None
 
+    def _reported(self) -> list[dict[str, str]]:
+        """What was written into the report; of a line that is being written nothing."""
+        path = self.root / "reports"
+        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        return [json.loads(line)["data"] for line in whole.splitlines()]
+
     def processes(self) -> dict[int, str]:
-        """Living processes of the supervisors below the root, by pid."""
+        """Living processes of the agents below the root, by pid."""
         found = {}
         for path in Path("/proc").iterdir():
             if path.name.isdigit() and (line := _command_line(path)) and self._is_ours(path, line):
                 found[int(path.name)] = line
         return found
+
+    def have_older_agents(self) -> None:
+        """Let the output be asked for by kubectl: the agents do not send it."""
+        main = self.root / "older_agents.py"
+        main.write_text(OLDER_AGENTS)
+        self._main = (str(main),)
 
     def stop_api_server(self) -> None:
         """Refuse each exec from now on, and know of no pod."""
@@ -216,7 +233,7 @@ class Pods:
         """Let the launcher reach agents through proxies, whose connections can be broken."""
         wrap = self.root / "wrap"
         wrap.write_text(
-            '#!/bin/sh\npod=$1; shift\ncase "$*" in *supervise) ;; *) exec "$@" ;; esac\n'
+            '#!/bin/sh\npod=$1; shift\ncase "$*" in *dglrun.agent) ;; *) exec "$@" ;; esac\n'
             f'exec {sys.executable} -m tests.support.tcp_proxy "{self.root}/proxy.$pod" "$@"\n'
         )
         wrap.chmod(0o755)

@@ -54,6 +54,11 @@ def with_rule(rule: Object) -> Object:
     return a_job(networkPolicy={"ingress": [rule]})
 
 
+def with_gang(**policy: Any) -> Object:
+    """A job whose two workers are a gang."""
+    return a_job(runPolicy={"schedulingPolicy": policy})
+
+
 def with_dataset(**fields: Any) -> Object:
     """A job with a dataset volume on a claim."""
     return a_job(datasetVolume={"persistentVolumeClaim": {"claimName": "graphs"}, **fields})
@@ -115,6 +120,13 @@ BROKEN_RULES = (
     Bad("an exit code that is no failure",
         with_failure_rule(onExitCodes={"operator": "In", "values": [0, 1]}), "spec.failurePolicy",
         "expected no exit code 0 with operator In"),
+    Bad("a gang without workers",
+        a_job(roles={"Launcher": LAUNCHER}, partitionMode="Skip", runPolicy={"schedulingPolicy": {}}),
+        "spec.runPolicy", "expected no schedulingPolicy with partitionMode Skip"),
+    Bad("a gang of more than the workers", with_gang(minAvailable=3),
+        "spec.runPolicy.schedulingPolicy.minAvailable", "expected minAvailable of at most Worker.replicas"),
+    Bad("a queue of gangs", with_gang(queue="night"), "spec.runPolicy.schedulingPolicy.queue",
+        "expected no queue"),
 )  # fmt: skip
 """Jobs whose fields have the right types; refused by `rules`."""
 
@@ -143,6 +155,10 @@ BROKEN_TYPES = (
         "greater than or equal to 0"),
     Bad("a manager without a domain", a_job(runPolicy={"managedBy": "kueue"}), "spec.runPolicy.managedBy",
         "match"),
+    Bad("a gang of none", with_gang(minAvailable=0), "spec.runPolicy.schedulingPolicy.minAvailable",
+        "greater than or equal to 1"),
+    Bad("a priority class in capitals", with_gang(priorityClass="High"),
+        "spec.runPolicy.schedulingPolicy.priorityClass", "match"),
     Bad("an unknown action", with_failure_rule(action="Retry", role="Worker"),
         "spec.failurePolicy.rules", "FailJob"),
     Bad("an unknown role in a rule", with_failure_rule(role="Evaluator"), "spec.failurePolicy.rules",
@@ -177,6 +193,11 @@ BROKEN_ARGUMENTS = (
         "must be of type boolean"),
     Bad("an address for a range", with_rule({"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}),
         "spec.networkPolicy.ingress[0].from[0].ipBlock.cidr", "cidr"),
+    Bad("a list for a range", with_rule({"from": [{"ipBlock": {"cidr": ["10.0.0.0/8"]}}]}),
+        "spec.networkPolicy.ingress[0].from[0].ipBlock.cidr", "must be of type string"),
+    Bad("a list for an excepted range",
+        with_rule({"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [[None]]}}]}),
+        "spec.networkPolicy.ingress[0].from[0].ipBlock.except[0]", "must be of type string"),
     Bad("an unknown protocol", with_rule({"ports": [{"protocol": "HTTP"}]}),
         "spec.networkPolicy.ingress[0].ports[0].protocol", "TCP"),
     Bad("one peer without a list", with_rule({"from": {"podSelector": {}}}),
@@ -228,6 +249,14 @@ GOOD = {
             "backoffLimit": 3,
             "managedBy": "kueue.x-k8s.io/multikueue",
         }
+    ),
+    "a gang": with_gang(),
+    "every field of a gang": with_gang(
+        minAvailable=2,
+        priorityClass="high",
+        minResources={"cpu": 4, "memory": "8Gi"},
+        scheduleTimeoutSeconds=60,
+        queue="",
     ),
     "each kind of failure rule": a_job(
         failurePolicy={

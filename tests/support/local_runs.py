@@ -143,7 +143,7 @@ class LocalJob:
         return line if is_plain or f"{self.workdir}/" in mounts else ""
 
 
-def finish(process: "subprocess.Popen[str]", seconds: float = 120) -> tuple[int, str]:
+def finish(process: "subprocess.Popen[str]", seconds: float = 300) -> tuple[int, str]:
     """Wait for the end of a started run; returns its exit code and the rest of its output."""
     output = process.communicate(timeout=seconds)[0]
     return process.returncode, output

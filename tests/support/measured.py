@@ -72,6 +72,12 @@ TABLES = {
     for table in (
         Table("integration", "reference/figures.md", f"{WRITE}=1 make integration", ("What", "Measured")),
         Table("e2e", "reference/figures.md", f"{WRITE}=1 make e2e", ("What", "Measured")),
+        Table(
+            "storage",
+            "reference/figures.md",
+            "python -m tests.e2e.storage_times",
+            ("Everything on S3", "From apply to the training, s", "Beside the first row, s"),
+        ),
         Table("dispatch", "reference/dispatch.md", f"{_BENCHMARK} dispatch", _DISPATCH),
         Table("dispatch-growth", "reference/dispatch.md", f"{_BENCHMARK} dispatch-growth", _DISPATCH),
         Table(
@@ -105,6 +111,21 @@ TABLES = {
             ),
         ),
         Table(
+            "streaming",
+            "reference/partition.md",
+            f"{_BENCHMARK} streaming",
+            ("Back end", "Ranks", _SECONDS, _MEMORY, "Of it for the graph", *_QUALITY),
+        ),
+        Table(
+            "dgl-api",
+            "reference/partition.md",
+            f"{_BENCHMARK} dgl-api",
+            (
+                "Method", "Way", _SECONDS, "MiB of the largest process",
+                "Of partition_graph: wall", "CPU", "memory",
+            ),
+        ),
+        Table(
             "parmetis",
             "reference/partition.md",
             f"{_BENCHMARK} parmetis",
@@ -113,12 +134,33 @@ TABLES = {
         Table(
             "agents", "reference/figures.md", f"{_BENCHMARK} agents", ("What", "Measured", "Target")
         ),
+        Table(
+            "training",
+            "reference/figures.md",
+            f"{_BENCHMARK} training",
+            ("Way", "Runs", "Seconds per epoch, median", "Lowest to highest", "Of by hand"),
+        ),
         Table("example", "explanation/debian-graph.md", f"{_BENCHMARK} example", ("Model", "Test accuracy")),
         Table(
             "transfer",
             "reference/figures.md",
             "make bench ONLY=transfer BENCH_ARGS=--write",
             ("Way", "Size", "First hop, MB/s", "Second hop, MB/s", "Both, MB/s", "CPU s per GB, both"),
+        ),
+        Table(
+            "kills",
+            "reference/figures.md",
+            "python -m tests.kills --number 1000 --write",
+            ("What", "Measured"),
+        ),
+        Table(
+            "preempted",
+            "reference/figures.md",
+            f"{WRITE}=1 make preempt",
+            (
+                "Example", "Accuracy undisturbed", "Preempted", "Epochs kept", "Bytes of the part",
+                "Bytes moved", "All train again after", "Load average",
+            ),
         ),
         Table(
             "chunk",

@@ -32,6 +32,7 @@ class MemoryCluster:
         events: Posted Events.
         is_down: Whether every request fails.
         time: When objects are created and deleted.
+        served: Kinds of optional APIs that the API server offers.
         is_graceful: Whether a deleted pod stays until somebody removes it, as while its containers end.
     """
 
@@ -43,6 +44,7 @@ class MemoryCluster:
         self.events: list[Json] = []
         self.strict: dict[str, bool] = {}
         self.admit: Callable[[Json], None] = lambda _body: None
+        self.served: set[Kind] = set()
         self.is_down = False
         self.is_graceful = False
         self.time = "2026-11-21T12:00:00Z"
@@ -82,6 +84,11 @@ class MemoryCluster:
         """See `Cluster`."""
         self._read("get", kind, name)
         return copy.deepcopy(self.objects.get((kind, namespace or "", name)))
+
+    def serves(self, kind: Kind) -> bool:
+        """See `Cluster`."""
+        self._read("discover", kind, kind.api_version)
+        return kind in self.served
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""
@@ -161,6 +168,13 @@ class MemoryCluster:
         actual = self._mine(job)
         self._note("status", actual)
         return self._store({**actual, "status": copy.deepcopy(status)})
+
+    def patch_status(self, actual: Mapping[str, Any], status: Json) -> Json:
+        """See `Cluster`; a field with null is removed."""
+        stored = self._mine(actual)
+        self._note("status", stored)
+        merged = {**(stored.get("status") or {}), **status}
+        return self._store({**stored, "status": {k: v for k, v in merged.items() if v is not None}})
 
     def post_event(self, body: Json) -> None:
         """See `Cluster`."""

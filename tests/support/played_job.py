@@ -84,11 +84,11 @@ class PlayedJob:
         ]
         self.play("launcher", "Pending", ip="10.9.0.1", containers=[waiting()], init=init)
 
-    def reach(self, phase: str) -> "PlayedJob":
-        """Play the job up to a phase; a Failed one has failed in its training."""
+    def reach(self, phase: str, seconds: float = 60.0) -> "PlayedJob":
+        """Play the job up to a phase, waiting so long for each; a Failed one has failed in its training."""
         if phase == "Failed":
-            self.reach("Training").play("launcher", "Failed", ip="10.9.0.1")
-            self.await_phase(phase)
+            self.reach("Training", seconds).play("launcher", "Failed", ip="10.9.0.1")
+            self.await_phase(phase, seconds)
             return self
         steps: dict[str, Callable[[], object]] = {
             "Pending": lambda: None,
@@ -100,7 +100,7 @@ class PlayedJob:
         }
         for name, step in steps.items():
             step()
-            self.await_phase(name)
+            self.await_phase(name, seconds)
             if name == "Partitioned":
                 self.await_workers()
             if name == phase:

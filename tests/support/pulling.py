@@ -90,10 +90,11 @@ class Relay:
     Args:
         port: The owner's.
         cuts: Bytes that come from the owner before the first connection breaks, the second, ...
+        is_counted_there: Count the bytes that go there instead.
     """
 
-    def __init__(self, port: int, cuts: Sequence[int]) -> None:
-        self._port, self._cuts = port, iter(cuts)
+    def __init__(self, port: int, cuts: Sequence[int], is_counted_there: bool = False) -> None:
+        self._port, self._cuts, self._is_counted_there = port, iter(cuts), is_counted_there
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -121,9 +122,10 @@ class Relay:
 
     def _forward(self, here: socket.socket, cut: int | None) -> None:
         with here, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)) as there:
-            back = threading.Thread(target=_copy, args=(here, there, None), daemon=True)
+            to, back_cut = (cut, None) if self._is_counted_there else (None, cut)
+            back = threading.Thread(target=_copy, args=(here, there, to), daemon=True)
             back.start()
-            _copy(there, here, cut)
+            _copy(there, here, back_cut)
             back.join()
 
 

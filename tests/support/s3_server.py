@@ -33,12 +33,14 @@ class S3Server:
         folder: Of everything that it has: `root`, certificates, log.
         host: Address that it listens on, and that its certificate is for.
         port: Port; kept over restarts.
+        is_read_only: Whether it refuses to write, from its next start on.
     """
 
     program: Path
     folder: Path
     host: str = "127.0.0.1"
     port: int = 0
+    is_read_only: bool = False
     _process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
@@ -58,14 +60,7 @@ class S3Server:
 
     def environ(self) -> dict[str, str]:
         """The variables by which a client reaches it."""
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_REGION": REGION,
-            "AWS_CA_BUNDLE": str(self.ca_file),
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        return variables(self.url, self.ca_file)
 
     def make_bucket(self, name: str) -> Path:
         """Make a bucket; returns its folder, in which each object is a file."""
@@ -86,6 +81,7 @@ class S3Server:
     def _started(self, port: int) -> "subprocess.Popen[bytes]":
         argv = [
             *(str(self.program), "--port", f"{self.host}:{port}", "--region", REGION),
+            *(["--readonly"] if self.is_read_only else []),
             *("--cert", str(self.folder / "server.pem"), "--key", str(self.folder / "server.key")),
             *("posix", "--sidecar", str(self.folder / "sidecar"), str(self.root)),
         ]
@@ -113,6 +109,18 @@ class S3Server:
             self._process.wait()
 
 
+def variables(url: str, ca_file: Path) -> dict[str, str]:
+    """The variables by which a client reaches a server with this endpoint."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_REGION": REGION,
+        "AWS_CA_BUNDLE": str(ca_file),
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
@@ -126,7 +134,7 @@ def s3_server(folder: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
     server = S3Server(builds.program("versitygw", places), folder, host)
     for each in (server.root, folder / "sidecar"):
         each.mkdir()
-    _make_certificates(folder, host)
+    make_certificates(folder, host)
     server.start()
     try:
         yield server
@@ -134,7 +142,7 @@ def s3_server(folder: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
         server.kill()
 
 
-def _make_certificates(folder: Path, host: str) -> None:
+def make_certificates(folder: Path, host: str) -> None:
     """`ca.pem`, and `server.pem` with `server.key` for the address."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca_name, name = _name("CA of the tests"), _name("S3 server of the tests")

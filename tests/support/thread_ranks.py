@@ -15,13 +15,24 @@ SECONDS = 300.0
 
 
 class ThreadRanks:
-    """One of several threads that dispatch together."""
+    """One of several threads that dispatch together; `barriers` are those that a failed rank breaks."""
 
-    def __init__(self, rank: int, barrier: threading.Barrier, board: list[Any]) -> None:
+    library = "threads"
+
+    def __init__(
+        self, rank: int, barrier: threading.Barrier, board: list[Any], barriers: list[threading.Barrier]
+    ) -> None:
         self.rank = rank
         self.size = len(board)
         self._barrier = barrier
         self._board = board
+        self._barriers = barriers
+
+    def split(self, color: int) -> "ThreadRanks":
+        mine = [rank for rank, each in enumerate(self.gather(color)) if each == color]
+        barrier, board = self.gather((threading.Barrier(len(mine)), [None] * len(mine)))[mine[0]]
+        self._barriers.append(barrier)
+        return ThreadRanks(mine.index(self.rank), barrier, board, self._barriers)
 
     def gather(self, value: T) -> list[T]:
         self._board[self.rank] = value
@@ -48,15 +59,17 @@ class ThreadRanks:
 def on_ranks(size: int, work: Callable[[ThreadRanks], T]) -> list[T]:
     """Run `work` on every rank; raises what a rank raised."""
     barrier, board = threading.Barrier(size), [None] * size
+    barriers = [barrier]
     results: list[Any] = [None] * size
     errors: list[BaseException] = []
 
     def one(rank: int) -> None:
         try:
-            results[rank] = work(ThreadRanks(rank, barrier, board))
+            results[rank] = work(ThreadRanks(rank, barrier, board, barriers))
         except BaseException as error:
             errors.append(error)
-            barrier.abort()
+            for each in barriers:
+                each.abort()
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
     for thread in threads:

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,19 +16,26 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float = 60.0) -> 
 
     Args:
         what: Completes the sentence "... did not come within 60 s".
-        look: Gives what is waited for; None or False: not yet.
+        look: Gives what is waited for; None, False and what is empty: not yet. 0 is there.
         seconds: The deadline.
 
     Raises:
         TimeoutError: it did not come in time; names it.
     """
     deadline, pause = time.monotonic() + seconds, 0.01
-    while (found := look()) is None or found is False:
+    while True:
+        found = look()
+        if found is not None and not _is_missing(found):
+            return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: did not come within {seconds:g} s")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
-    return found
+
+
+def _is_missing(found: object) -> bool:
+    """Whether it is not there yet; a list of answers without any is not, else a test goes on too early."""
+    return found is False or (isinstance(found, Sized) and not found)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

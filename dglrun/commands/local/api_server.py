@@ -16,7 +16,7 @@ Report = Callable[[Mapping[str, str]], None]
 _LARGEST = 1 << 20
 
 
-class ApiServer:
+class LocalApiServer:
     """Serves from its own threads.
 
     Args:

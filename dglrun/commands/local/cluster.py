@@ -32,6 +32,7 @@ class Cluster:
             "name": pod.container,
             "ready": not waits,
             "state": {"waiting": {"reason": "PodInitializing"}} if waits else running,
+            "imageID": pod.image,  # which is not run: its name stands for this machine's programs
         }
         status = {
             "phase": "Pending" if waits else "Running",

@@ -19,7 +19,7 @@ Run = Callable[[str, str, list[str]], tuple[list[str], dict[str, str], str | Non
 _LONGEST = 1 << 20
 
 
-class Refused(Exception):
+class ExecRefused(Exception):
     """There is no such pod or container; in kubectl's words."""
 
 
@@ -28,7 +28,7 @@ class ExecServer:
 
     Args:
         folder: The folder.
-        run: Finds pods; raises Refused.
+        run: Finds pods; raises ExecRefused.
     """
 
     def __init__(self, folder: Path, run: Run) -> None:
@@ -86,9 +86,9 @@ class ExecServer:
                 stdin=streams[0] if request.get("stdin") else subprocess.DEVNULL,
                 stdout=streams[1],
                 stderr=streams[2],
-                start_new_session=True,
+                start_new_session=True,  # as in a container: Ctrl-C at the terminal is not for it
             )
-        except Refused as error:
+        except ExecRefused as error:
             return {"code": 1, "words": str(error)}
         except OSError as error:
             words = f'error: exec: "{request["command"][0]}": {error.strerror}'.lower()

@@ -49,7 +49,7 @@ def _relative(word: str) -> str:
     return f"{flag}{equals}{value}"
 
 
-class Folders:
+class FolderPods:
     """The pods of a run; the orphans among their processes come to this one."""
 
     def __init__(self) -> None:

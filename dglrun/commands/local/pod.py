@@ -20,6 +20,7 @@ class Pod:
         env: Its whole environment.
         cwd: Its working directory.
         mounts: What it has where.
+        image: As the template names it; it is not run.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Pod:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = "/"
     mounts: tuple[Mount, ...] = ()
+    image: str = ""
 
     def source(self, mount: Mount) -> Path | None:
         """What a mount shows: a file or folder of this machine; None: a file system in memory."""

@@ -9,7 +9,7 @@ from dglrun.contract.names import Role
 
 KEPT = (
     *("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"),
-    *("http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
+    *("OMP_NUM_THREADS", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
 )
 """Of this machine's variables, what stands for those of an image."""
 OF_THE_IMAGE = {"DGLBACKEND": "pytorch", "PYTHONUNBUFFERED": "1"}
@@ -45,14 +45,14 @@ def of_operator(job: LocalJob, role: Role, index: int) -> dict[str, str]:
     return found
 
 
-def of_image(host: Mapping[str, str], programs: Sequence[str], library: Path, threads: int) -> dict[str, str]:
+def of_image(host: Mapping[str, str], programs: Sequence[str], library: Path, cpus: float) -> dict[str, str]:
     """What an image would set.
 
     Args:
         host: This machine's environment.
         programs: Folders with the `dglrun` and the Python that run here; first on PATH.
         library: Folder that holds the package dglrun.
-        threads: OpenMP threads of each process: the pods share this machine's CPUs.
+        cpus: The pod's share of this machine's; its trainers share them.
     """
     found = {name: host[name] for name in KEPT if name in host}
     path = [*programs, host.get("PATH", "/usr/local/bin:/usr/bin:/bin")]
@@ -62,5 +62,5 @@ def of_image(host: Mapping[str, str], programs: Sequence[str], library: Path, th
         **OF_THE_IMAGE,
         "PATH": ":".join(path),
         "PYTHONPATH": ":".join(python),
-        "OMP_NUM_THREADS": host.get("OMP_NUM_THREADS") or str(threads),
+        env.CPUS: f"{cpus:g}",
     }

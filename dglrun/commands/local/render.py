@@ -54,7 +54,7 @@ def pod(job: LocalJob, role: Role, index: int, machine: Machine) -> Pod:
         machine.environment,
         (machine.places.programs, str(machine.python / "bin")),
         machine.library,
-        machine.cpus // max(1, job.workers),
+        machine.cpus / (job.workers if role is Role.WORKER else 1),
     )
     ours = {**pod_environment.of_operator(job, role, index), **_of_place(job, machine, folder)}
     command, users = expand(template, ours)
@@ -68,6 +68,7 @@ def pod(job: LocalJob, role: Role, index: int, machine: Machine) -> Pod:
         env={**image, **users},
         cwd=template.cwd,
         mounts=_mounts(role, template.mounts, machine),
+        image=template.image,
     )
 
 

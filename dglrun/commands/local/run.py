@@ -16,9 +16,9 @@ from typing import Protocol
 
 from dglrun.agent import ending_signals, prctl
 from dglrun.commands.local import config_files, exec_server, isolated, places, plain, render
-from dglrun.commands.local.api_server import ApiServer
+from dglrun.commands.local.api_server import LocalApiServer
 from dglrun.commands.local.cluster import Cluster
-from dglrun.commands.local.exec_server import ExecServer, Refused
+from dglrun.commands.local.exec_server import ExecRefused, ExecServer
 from dglrun.commands.local.job import LocalJob, Mount
 from dglrun.commands.local.pod import Pod
 from dglrun.commands.local.render import Machine
@@ -31,7 +31,7 @@ GRACE_SECONDS = 20.0
 
 
 class Pods(Protocol):
-    """Pods of this machine: in namespaces (isolated.Sandboxes) or folders (plain.Folders)."""
+    """Pods of this machine: in namespaces (isolated.Sandboxes) or folders (plain.FolderPods)."""
 
     def start(self, pods: Sequence[Pod]) -> None:
         """Make pods; their commands do not run yet."""
@@ -99,7 +99,7 @@ class LocalRun:
         token = secrets.token_hex(16)
         workdir.write("account", {"token": token, "namespace": job.namespace}, 0o400)
         address = (isolated.API_SERVER if machine.is_isolated else plain.ADDRESS, 0)
-        server = ApiServer(address, token, self.cluster.get_pod, self.cluster.take_report)
+        server = LocalApiServer(address, token, self.cluster.get_pod, self.cluster.take_report)
         stack.callback(server.close)
         self.machine = replace(machine, api_server=(address[0], server.port))
 
@@ -110,7 +110,7 @@ class LocalRun:
         pod = self._known.get(name)
         init = names.WATCHER_PARTITIONER if pod and pod.role is Role.LAUNCHER else ""
         if pod is not None and container not in ("", pod.container, init):
-            raise Refused(
+            raise ExecRefused(
                 f"Error from server (BadRequest): container {container} is not valid for pod {name}"
             )
         try:
@@ -118,7 +118,7 @@ class LocalRun:
                 return self.pods.command(pod, argv)
         except LookupError:
             pass
-        raise Refused(f'Error from server (NotFound): pods "{name}" not found')
+        raise ExecRefused(f'Error from server (NotFound): pods "{name}" not found')
 
     # --- the operator's order
 
@@ -236,7 +236,7 @@ def prepare(
         mounts=mounts,
     )
     if not is_isolated:
-        return LocalRun(job, workdir, machine, plain.Folders())
+        return LocalRun(job, workdir, machine, plain.FolderPods())
     hosts = render.hosts(render.addresses(job, is_isolated)) if job.mode.has_workers else None
     return LocalRun(job, workdir, machine, isolated.Sandboxes(job.mode.has_workers, hosts))
 

@@ -3,22 +3,24 @@
 A line is a row: a blank line is a bad row, not skipped, as the row number is the edge or node ID.
 """
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dglrun.arrays import Array
+from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
-from dglrun.formats.chunked import input_file
+from dglrun.formats.chunked import input_file, kept_bytes
 from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.row_index import RowIndex
 from dglrun.formats.chunked.table import FileSpec
+from dglrun.formats.store import Place
 
-STEP = 1 << 20
+STEP = 1 << 18
 """Bytes between two entries of the index: one seek reads at most this much too much."""
 SCAN = 1 << 18
 """Bytes looked at in one numpy call while counting; they stay in the processor's cache."""
@@ -27,14 +29,56 @@ NEWLINE = 10
 
 def count(path: File) -> RowIndex:
     """Count the rows by line ends, keeping the count before every STEP bytes."""
-    before, lines, last = [], 0, NEWLINE
-    with input_file.open_binary(path, input_file.WHOLE) as file:
-        while step := file.read(STEP):
-            before.append(lines)
-            data = np.frombuffer(step, np.uint8)
-            lines += _line_ends(data)
-            last = step[-1]
-    return RowIndex(path, lines + (last != NEWLINE), np.array(before, np.int64))
+    return joined(path, [count_steps(path, 0, steps(path))])
+
+
+class Counted(NamedTuple):
+    """What some steps of a file hold.
+
+    Attributes:
+        lines: Line ends in each step, int64, shape (steps,).
+        last: Their last byte.
+    """
+
+    lines: Ints
+    last: int
+
+
+def steps(path: File) -> int:
+    """How many steps a file has; the last one may be shorter."""
+    return -(-input_file.stat(path).size // STEP)
+
+
+def count_steps(path: File, first: int, stop: int) -> Counted:
+    """Count the line ends of the steps from `first` to `stop` - 1; of an object their bytes are kept here."""
+    lines, last = [], NEWLINE
+    for data in _blocks_of_steps(path, first, stop):
+        values = np.frombuffer(data, np.uint8)
+        lines += [_line_ends(values[at : at + STEP]) for at in range(0, len(values), STEP)]
+        last = data[-1]
+    return Counted(np.array(lines, np.int64), last)
+
+
+def _blocks_of_steps(path: File, first: int, stop: int) -> Iterator[bytes]:
+    start, end = first * STEP, min(stop * STEP, input_file.stat(path).size)
+    with ExitStack() as stack:
+        file, keeping = stack.enter_context(input_file.open_binary(path)), None
+        if isinstance(path, Place) and start < end:
+            keeping = stack.enter_context(kept_bytes.keeping(path, start, end))
+        file.seek(start)
+        block = STEP if keeping is None else input_file.WHOLE // STEP * STEP  # of an object each is a request
+        while start < end and (data := file.read(min(block, end - start))):
+            if keeping:
+                keeping.add(data)
+            start += len(data)
+            yield data
+
+
+def joined(path: File, parts: Sequence[Counted]) -> RowIndex:
+    """The index of a file, of all its steps in order."""
+    lines = np.concatenate([np.zeros(0, np.int64), *(part.lines for part in parts)])
+    last = next((part.last for part in reversed(parts) if len(part.lines)), NEWLINE)
+    return RowIndex(path, int(lines.sum()) + (last != NEWLINE), np.cumsum(lines) - lines)
 
 
 def _line_ends(data: npt.NDArray[np.uint8]) -> int:

@@ -13,8 +13,9 @@ import numpy as np
 from dglrun.arrays import Array
 from dglrun.errors import DataError
 from dglrun.formats import store
+from dglrun.formats.chunked import kept_bytes
 from dglrun.formats.store import Place, Stat, StoreError, StoreFailure
-from dglrun.formats.store.ranges import Ranges
+from dglrun.formats.store.ranges import RangeReader
 
 File = Path | Place
 """A file, or a folder of them."""
@@ -114,11 +115,11 @@ def open_binary(file: File, step: int = 0) -> BinaryIO:
     """
     if isinstance(file, Path):
         return file.open("rb")
-    ranges = _opened(file)
-    return cast(BinaryIO, io.BufferedReader(ranges, step) if step else ranges)
+    found = kept_bytes.over(file, _opened(file))
+    return cast(BinaryIO, io.BufferedReader(found, step) if step else found)
 
 
-def _opened(file: Place) -> Ranges:
+def _opened(file: Place) -> RangeReader:
     """An object, of the size that readers have reckoned with."""
     ranges = file.open_object()
     if file in _known and (size := _known[file].size) != ranges.size():

@@ -195,8 +195,10 @@ def _check_ids(path: File, spec: FileSpec, row: int, ids: Ints, limit: int, what
 
 
 def _file_info(path: File, spec: FileSpec) -> FeatureInfo | None:
-    if not input_file.stat(index_file(path, spec).path).size:
+    if not input_file.stat(path).size:
         return None
+    if spec.format != CSV:  # to know of csv that it is none would be to read it
+        index_file(path, spec)
     if spec.format == NUMPY:
         head = npyfile.header(path)
         return _named(path, spec, FeatureInfo(head.dtype.newbyteorder("="), head.shape[1:]))

@@ -1,5 +1,6 @@
 """Named arrays behind headers: the bricks of which DGL's files are built."""
 
+import math
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ class ArraySpec:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row (one entry of the first dimension)."""
-        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+        return self.dtype.itemsize * math.prod(self.shape[1:])
 
     @property
     def nbytes(self) -> int:

@@ -10,6 +10,8 @@ from dglrun.errors import DataError
 from dglrun.formats import store
 from dglrun.formats.chunked.metadata import FILENAME
 
+IMAGE = "image"
+"""What the image is called in the source of a script's partition."""
 _READ = 1 << 20
 
 
@@ -36,12 +38,16 @@ def of_chunked_graph(folder: str) -> dict[str, str]:
 def of_script(script: str, image: str) -> dict[str, str]:
     """The script's hash, and the image in which it runs.
 
-    What else the script reads, imports from beside itself or downloads is not covered.
+    What else the script reads or downloads is not covered.
+
+    Args:
+        script: Its file.
+        image: The image's digest, or its name where that is all that is known.
 
     Raises:
         DataError: the script cannot be read.
     """
-    return {"partition script": _sum(Path(script)), "image": image or "unknown"}
+    return {"partition script": _sum(Path(script)), IMAGE: image or "unknown"}
 
 
 def of_assignment(folder: str) -> dict[str, str]:

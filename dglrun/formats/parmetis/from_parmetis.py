@@ -1,39 +1,103 @@
-"""A chunked graph from ParMETIS's text: the way back of `to_parmetis`, for who has only the text."""
+"""A chunked graph from ParMETIS's text: the way back of `to_parmetis`, for who has only the text.
 
-from collections.abc import Sequence
+Files are read in blocks, and edges go to files on disk in the order of their IDs: memory does not grow
+with the graph.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
+from dglrun.formats import output_folder
 from dglrun.formats.chunked import csvfile, read, write
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.chunked.row_index import RowIndex
+from dglrun.formats.chunked.stored_rows import StoredRows
 from dglrun.formats.chunked.table import CSV, FileSpec
 from dglrun.formats.id_map import IdMap
+from dglrun.formats.parmetis import spill
+from dglrun.formats.parmetis.spill import Spill
+
+BLOCK_ROWS = 1 << 20
+RANGE = 1 << 20
+"""Edges that are put into the order of their IDs at a time."""
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of integers from several files, which know their lines.
+class Lines:
+    """Lines of integers in several files, counted through.
 
     Attributes:
-        table: int64, shape (rows, columns).
-        files: Each file and the number of its lines, in the order of the rows.
+        files: Each file and the columns that are read of it; attributes may follow.
     """
 
-    table: Ints
-    files: tuple[tuple[Path, int], ...]
+    files: tuple[tuple[RowIndex, int], ...]
 
-    def line(self, row: int) -> str:
+    @staticmethod
+    def of(paths: Sequence[Path], columns: int) -> "Lines":
+        """Count the lines of files of so many columns."""
+        return Lines(tuple((read.index_file(path, FileSpec(CSV, (path,))), columns) for path in paths))
+
+    def __len__(self) -> int:
+        return sum(index.rows for index, _ in self.files)
+
+    def __add__(self, other: "Lines") -> "Lines":
+        return Lines((*self.files, *other.files))
+
+    def require_count(self, rows: int, stats: Path) -> None:
+        """Refuse another number of lines than `stats` says."""
+        if len(self) != rows:
+            paths = [index.path for index, _ in self.files]
+            several = f"{len(paths)} files from {paths[0]}" if paths else stats
+            where = paths[0] if len(paths) == 1 else several
+            raise DataError(f"{where}: {stats.name} says {rows} lines, got {len(self)}")
+
+    def blocks(self) -> Iterator["LineBlock"]:
+        """All lines in their order.
+
+        Raises:
+            DataError: a bad line.
+        """
+        first = 0
+        for index, columns in self.files:
+            spec, row = FileSpec(CSV, (index.path,)), first
+            kinds = csvfile.leading_integers(cast(Path, index.path), columns)
+            for block in csvfile.blocks(index, spec, kinds, 0, index.rows, BLOCK_ROWS):
+                yield LineBlock(self, row, np.stack(block[:columns], axis=1))
+                row += len(block[0])
+            first += index.rows
+
+    def place(self, row: int) -> str:
         """File and line of a row."""
-        for path, lines in self.files:
-            if row < lines:
-                return f"{path}: line {row + 1}"
-            row -= lines
+        for index, _ in self.files:
+            if row < index.rows:
+                return f"{index.path}: line {row + 1}"
+            row -= index.rows
         raise IndexError(row)
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Lines of one file that follow one another.
+
+    Attributes:
+        lines: Where they are from.
+        first: Number of the first one.
+        table: int64, shape (lines, columns).
+    """
+
+    lines: Lines
+    first: int
+    table: Ints
 
     def require(self, column: int, what: str, limit: int) -> None:
         """Refuse a column with a value that is not in 0..limit-1.
@@ -49,7 +113,7 @@ class Rows:
         """Raise for the first of the wrong rows.
 
         Args:
-            wrong: Row numbers, int64, shape (wrong rows,), in any order.
+            wrong: Row numbers in the block, ascending, int64, shape (wrong rows,).
             expected: What should stand there.
             column: Where they are wrong.
 
@@ -57,8 +121,9 @@ class Rows:
             DataError: there is one; names file and line.
         """
         if len(wrong):
-            row = int(wrong.min())
-            raise DataError(f"{self.line(row)}: expected {expected}, got {self.table[row, column]}")
+            row = int(wrong[0])
+            place = self.lines.place(self.first + row)
+            raise DataError(f"{place}: expected {expected}, got {self.table[row, column]}")
 
 
 def from_text(
@@ -85,26 +150,27 @@ def from_text(
     nodes, edges, weights = _stats(stats)
     is_listed = (folder / f"{stem}_nfiles.txt").is_file() and not (folder / f"{stem}_nodes.txt").exists()
     node_files = _node_list(folder, stem) if is_listed else [folder / f"{stem}_nodes.txt"]
-    counts = _node_counts(_read(node_files, weights + 2, nodes, stats), ntypes)
-    ids = IdMap.of(ntypes, counts)
-    if is_listed:
-        listed = _read(_edge_list(folder, stem), 2, edges, stats)
-        table = _typed(listed, etypes, ids)
-    else:
-        table = _read([folder / f"{stem}_edges.txt"], 4, edges, stats)
+    counts = _node_counts(_counted(node_files, weights + 2, nodes, stats), ntypes)
+    edge_files = _edge_list(folder, stem) if is_listed else [folder / f"{stem}_edges.txt"]
+    lines = _counted(edge_files, 2 if is_listed else 4, edges, stats)
     removed = folder / f"{stem}_removed_edges.txt"
     if removed.is_file():
-        table = _joined(table, _read([removed], 4, None, stats))
-    _refuse_edges(table, sum(counts), etypes)
-    found = {etype: _relation(table, at, etype, ids, is_listed) for at, etype in enumerate(etypes)}
-    return write.graph(out, stem, dict(zip(ntypes, counts, strict=True)), found, files=files)
+        lines += Lines.of([removed], 4)
+    types = Types(etypes, IdMap.of(ntypes, counts), is_listed)
+    prefix = f"{output_folder.HIDDEN}text-"
+    with output_folder.reserved(out):
+        for left in out.glob(f"{prefix}*"):  # by a run that was killed: the lock was its own
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=out) as work:
+            found = Relations(Path(work), types, lines).read()
+            return write.graph(out, stem, dict(zip(ntypes, counts, strict=True)), found, files=files)
 
 
 def _stats(path: Path) -> tuple[int, int, int]:
-    rows = _read([path], 3, None, path).table
+    rows = [row for block in Lines.of([path], 3).blocks() for row in block.table]
     if len(rows) != 1:
         raise DataError(f"{path}: expected one line '<nodes> <edges> <weights>', got {len(rows)}")
-    return int(rows[0, 0]), int(rows[0, 1]), int(rows[0, 2])
+    return int(rows[0][0]), int(rows[0][1]), int(rows[0][2])
 
 
 def _lines(path: Path) -> list[str]:
@@ -138,82 +204,150 @@ def _node_list(folder: Path, stem: str) -> list[Path]:
     return found
 
 
-def _read(paths: Sequence[Path], columns: int, rows: int | None, stats: Path) -> Rows:
-    """Read the first columns of files one after the other; attributes may follow.
+def _counted(paths: Sequence[Path], columns: int, rows: int, stats: Path) -> Lines:
+    found = Lines.of(paths, columns)
+    found.require_count(rows, stats)
+    return found
+
+
+def _node_counts(lines: Lines, ntypes: Sequence[str]) -> list[int]:
+    """Nodes of each type, which must stand by type and type-wise ID.
 
     Raises:
-        DataError: a bad line, or another number of rows than `stats` says.
+        DataError: another order, or a type that is none; names file and line.
     """
-    tables: list[Array] = [np.zeros((0, columns), np.int64)]
-    lines = []
-    for path in paths:
-        spec = FileSpec(CSV, (path,))
-        index = read.index_file(path, spec)
-        lines.append((path, index.rows))
-        kinds = csvfile.leading_integers(path, columns)
-        blocks = csvfile.blocks(index, spec, kinds, 0, index.rows, 1 << 20)
-        tables += [np.stack(block[:columns], axis=1) for block in blocks]
-    total = sum(count for _, count in lines)
-    if rows is not None and total != rows:
-        where = paths[0] if len(paths) == 1 else f"{len(paths)} files from {paths[0]}" if paths else stats
-        raise DataError(f"{where}: {stats.name} says {rows} lines, got {total}")
-    return Rows(np.concatenate(tables), tuple(lines))
-
-
-def _joined(one: Rows, other: Rows) -> Rows:
-    return Rows(np.concatenate([one.table, other.table]), one.files + other.files)
-
-
-def _node_counts(rows: Rows, ntypes: Sequence[str]) -> list[int]:
-    kinds = rows.table[:, 0]
-    rows.require(0, "a node type", len(ntypes))
-    counts = np.bincount(kinds, minlength=len(ntypes))
-    wanted = np.concatenate([np.arange(count) for count in counts])
-    wrong = (np.diff(kinds, prepend=0) < 0) | (rows.table[:, -1] != wanted)
-    rows.refuse(np.flatnonzero(wrong), "nodes by type and type-wise ID", -1)
+    counts, last = np.zeros(len(ntypes), np.int64), 0
+    for block in lines.blocks():
+        block.require(0, "a node type", len(ntypes))
+        kinds, own = block.table[:, 0], block.table[:, -1]
+        some = np.bincount(kinds, minlength=len(ntypes))
+        wanted = (counts - np.cumsum(some) + some)[kinds] + np.arange(len(kinds))
+        wrong = (np.diff(kinds, prepend=last) < 0) | (own != wanted)
+        block.refuse(np.flatnonzero(wrong), "nodes by type and type-wise ID", -1)
+        counts, last = counts + some, int(kinds[-1])
     return [int(count) for count in counts]
 
 
-def _typed(rows: Rows, etypes: Sequence[str], ids: IdMap) -> Rows:
-    """Give edges of two columns the ID -1, for unknown, and the type that their ends tell.
+@dataclass(frozen=True)
+class Types:
+    """Node and edge types.
 
-    Raises:
-        DataError: two edge types join the same node types, or none joins those of an edge.
+    Attributes:
+        etypes: Names of the edge types, by type ID.
+        ids: The nodes.
+        is_listed: Whether the text has the two-list form, in which the ends tell the edge type.
     """
-    types = len(ids.offsets) - 1
-    kinds = np.full((types, types), -1, np.int64)
-    for at, etype in enumerate(etypes):
-        src, _, dst = etype.split(":")
-        ends = (ids.type_id(src), ids.type_id(dst))
-        if kinds[ends] >= 0:
-            first = etypes[kinds[ends]]
-            raise DataError(
-                f"the two-list form has no edge types: {first} and {etype} join the same node types"
+
+    etypes: Sequence[str]
+    ids: IdMap
+    is_listed: bool
+
+    def ends(self, kind: int) -> tuple[int, int]:
+        """Type IDs of source and destination."""
+        src, _, dst = self.etypes[kind].split(":")
+        return self.ids.type_id(src), self.ids.type_id(dst)
+
+    def by_ends(self) -> Ints:
+        """The edge type of two node types, -1 for none: int64, shape (types, types).
+
+        Raises:
+            DataError: several edge types join the same ones.
+        """
+        types = len(self.ids.types)
+        kinds = np.full((types, types), -1, np.int64)
+        for at, etype in enumerate(self.etypes):
+            if kinds[self.ends(at)] >= 0:
+                first = self.etypes[kinds[self.ends(at)]]
+                raise DataError(
+                    f"the two-list form has no edge types: {first} and {etype} join the same node types"
+                )
+            kinds[self.ends(at)] = at
+        return kinds
+
+
+class Relations:
+    """The edges on their way from lines to the files of each edge type, in the order of their IDs."""
+
+    def __init__(self, work: Path, types: Types, lines: Lines) -> None:
+        self._work, self._types, self._lines = work, types, lines
+        self._range = spill.room(len(lines), RANGE, len(types.etypes))
+        self._buckets = max(1, -(-len(lines) // self._range))
+        self.counts = [0] * len(types.etypes)
+
+    def read(self) -> dict[str, Array]:
+        """End points of each edge type, type-wise, as rows on disk of shape (edges, 2).
+
+        Raises:
+            DataError: an ID out of range, missing or twice, or an edge between the wrong types.
+        """
+        known = self._types.by_ends() if self._types.is_listed else None
+        with Spill(self._work / "edges", 4) as edges:
+            for block in self._lines.blocks():
+                kinds = self._kinds(block, known)
+                for kind in np.unique(kinds):
+                    self._add(edges, block, int(kind), np.flatnonzero(kinds == kind))
+            for kind in range(len(self.counts)):
+                with self._path(kind).open("wb") as file:
+                    for pairs in self._ordered(edges, kind):
+                        file.write(np.ascontiguousarray(pairs).data)
+        return {etype: self._stored(kind) for kind, etype in enumerate(self._types.etypes)}
+
+    def _kinds(self, block: LineBlock, known: Ints | None) -> Ints:
+        """The edge type of each line."""
+        for column in (0, 1):
+            block.require(column, "a node", self._types.ids.total)
+        if block.table.shape[1] == 4:
+            block.require(3, "an edge type", len(self.counts))
+        if known is None:
+            return block.table[:, 3]
+        found = known[tuple(self._types.ids.to_typed(block.table[:, at])[0] for at in (0, 1))]
+        block.refuse(np.flatnonzero(found < 0), "ends that one of the edge types joins", 1)
+        return found
+
+    def _add(self, edges: Spill, block: LineBlock, kind: int, at: npt.NDArray[np.intp]) -> None:
+        """Put lines of one edge type into buckets by edge ID; without IDs they are numbered as they come."""
+        columns = []
+        for column, wanted in enumerate(self._types.ends(kind)):
+            types, own = self._types.ids.to_typed(block.table[at, column])
+            name = f"an edge of {self._types.etypes[kind]} with its end in {self._types.ids.types[wanted]}"
+            block.refuse(at[types != wanted], name, column)
+            columns.append(own)
+        count = self.counts[kind]
+        ids = np.arange(count, count + len(at)) if self._types.is_listed else block.table[at, 2]
+        self.counts[kind] += len(at)
+        # An ID that cannot be is found with its neighbours, when the number of edges is known.
+        buckets = np.clip(ids // self._range, 0, self._buckets - 1) + kind * self._buckets
+        edges.add(buckets, np.column_stack([ids, at + block.first, *columns]))
+
+    def _ordered(self, edges: Spill, kind: int) -> Iterator[Ints]:
+        """End points by edge ID; IDs must be 0..n-1, each once."""
+        for number in range(self._buckets):
+            first = number * self._range
+            expected = min(max(self.counts[kind] - first, 0), self._range)
+            # One more than there may be is enough to find one that is wrong.
+            rows = next(
+                edges.blocks(kind * self._buckets + number, self._range + 1), np.empty((0, 4), np.int64)
             )
-        kinds[ends] = at
-    for column in (0, 1):
-        rows.require(column, "a node", ids.total)
-    found = kinds[ids.to_typed(rows.table[:, 0])[0], ids.to_typed(rows.table[:, 1])[0]]
-    rows.refuse(np.flatnonzero(found < 0), "ends that one of the edge types joins", 1)
-    return Rows(np.column_stack([rows.table, np.full(len(found), -1), found]), rows.files)
+            edges.drop(kind * self._buckets + number)
+            rows = rows[np.argsort(rows[:, 0], kind="stable")]
+            numbers = np.arange(len(rows))
+            wrong = rows[(rows[:, 0] != first + numbers) | (numbers >= expected)]
+            if len(wrong):
+                edge, row = wrong[np.argmin(wrong[:, 1]), :2]
+                ids = f"edge IDs of {self._types.etypes[kind]} from 0 to {self.counts[kind] - 1}, each once"
+                raise DataError(f"{self._lines.place(int(row))}: expected {ids}, got {edge}")
+            yield rows[:, 2:]
+
+    def _path(self, kind: int) -> Path:
+        return self._work / f"{kind}.pairs"
+
+    def _stored(self, kind: int) -> Array:
+        """What the writer takes for an array: it slices it, and makes arrays of the slices."""
+        rows: Any = StoredRows(
+            partial(_pairs, self._path(kind)), 0, self.counts[kind], (2,), np.dtype(np.int64)
+        )
+        return cast(Array, rows)
 
 
-def _refuse_edges(rows: Rows, nodes: int, etypes: Sequence[str]) -> None:
-    for column, limit, what in ((0, nodes, "a node"), (1, nodes, "a node"), (3, len(etypes), "an edge type")):
-        rows.require(column, what, limit)
-
-
-def _relation(rows: Rows, kind: int, etype: str, ids: IdMap, is_listed: bool) -> Ints:
-    """End points of one edge type, type-wise, in the order of the edge IDs, which must be 0..n-1."""
-    at = np.flatnonzero(rows.table[:, 3] == kind)
-    if not is_listed:
-        at = at[np.argsort(rows.table[at, 2], kind="stable")]
-        wrong = at[rows.table[at, 2] != np.arange(len(at))]
-        rows.refuse(wrong, f"edge IDs of {etype} from 0 to {len(at) - 1}, each once", 2)
-    src, _, dst = etype.split(":")
-    columns = []
-    for column, ntype in ((0, src), (1, dst)):
-        types, own = ids.to_typed(rows.table[at, column])
-        rows.refuse(at[types != ids.type_id(ntype)], f"an edge of {etype} with its end in {ntype}", column)
-        columns.append(own)
-    return np.stack(columns, axis=1)
+def _pairs(path: Path, start: int, stop: int) -> Ints:
+    return np.fromfile(path, np.int64, (stop - start) * 2, offset=start * 16).reshape(-1, 2)

@@ -34,7 +34,7 @@ class Sum:
     size: int
 
 
-class Backend(Protocol):
+class FileBackend(Protocol):
     """Files by name; errors are those of the file system or of Arrow."""
 
     def files(self, name: str) -> dict[str, Stat]:

@@ -15,8 +15,8 @@ from pyarrow import fs
 from dglrun.errors import DataError, StoreError, StoreFailure
 from dglrun.formats.store import failures, s3
 from dglrun.formats.store.arrow_backend import Arrow
-from dglrun.formats.store.file_backend import STEP, Backend, Folders, Stat, Sum, Summed, whole_file
-from dglrun.formats.store.ranges import Ranges
+from dglrun.formats.store.file_backend import STEP, FileBackend, Folders, Stat, Sum, Summed, whole_file
+from dglrun.formats.store.ranges import RangeReader
 from dglrun.formats.store.retry import PATIENCE
 from dglrun.formats.uri import is_bucket, is_uri, may_have_secrets, shown
 
@@ -148,9 +148,9 @@ class Place:
         with failures.about(str(self)):
             return self._backend.open_range(self._path)
 
-    def open_object(self, patience: float = PATIENCE) -> Ranges:
+    def open_object(self, patience: float = PATIENCE) -> RangeReader:
         """The same as a file object of Python, without a buffer; for places that are remote."""
-        return Ranges(lambda: self._backend.open_range(self._path), str(self), patience)
+        return RangeReader(lambda: self._backend.open_range(self._path), str(self), patience)
 
     def read_bytes(self, patience: float = PATIENCE) -> bytes:
         """The whole file.
@@ -238,7 +238,7 @@ class Place:
         return self.open_object(patience) if self.is_remote else Path(self.key).open("rb")
 
     @property
-    def _backend(self) -> Backend:
+    def _backend(self) -> FileBackend:
         if not self.root:
             return _FOLDERS
         if self.settings is not None:

@@ -1,16 +1,16 @@
 """An object that is read from any byte on: each read is a request, repeated while the server is away."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 from dglrun.errors import StoreError, StoreFailure
 from dglrun.formats.store import failures, received
 from dglrun.formats.store.retry import PATIENCE, retried
+from dglrun.formats.store.seekable import SeekableReader
 
 
-class Ranges(io.RawIOBase):
-    """A file object for Arrow and Python.
+class RangeReader(SeekableReader):
+    """A file object of an object.
 
     Args:
         open_object: Opens the object.
@@ -22,7 +22,7 @@ class Ranges(io.RawIOBase):
         super().__init__()
         self._open, self._where, self._patience = open_object, where, patience
         self._object: Any = None
-        self._at, self._size = 0, -1
+        self._size = -1
         self._size = retried(self._measured, patience)
 
     def _measured(self) -> int:
@@ -40,48 +40,12 @@ class Ranges(io.RawIOBase):
             self._object = self._open()
         return self._object
 
-    def readable(self) -> bool:
-        """As of any file that is read."""
-        return True
-
-    def seekable(self) -> bool:
-        """As of any file that is read from any byte on."""
-        return True
-
     def size(self) -> int:
         """Bytes of the object."""
         return self._size
 
-    def tell(self) -> int:
-        """Where the next read begins."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set where the next read begins."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read to the end, or so many bytes; fewer only at the end."""
-        rest = max(0, self._size - self._at)
-        wanted = rest if size is None or size < 0 else min(size, rest)
-        if not wanted:
-            return b""
-        start = self._at
-        found = retried(lambda: self._range(start, wanted), self._patience)
-        self._at += len(found)
-        return found
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; returns how many bytes."""
-        found = self.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
-
-    def readall(self) -> bytes:
-        """Read to the end."""
-        return self.read()
+    def _bytes(self, start: int, stop: int) -> bytes:
+        return retried(lambda: self._range(start, stop - start), self._patience)
 
     def _range(self, start: int, size: int) -> bytes:
         try:

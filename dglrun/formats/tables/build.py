@@ -21,10 +21,10 @@ from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.stored_rows import StoredRows
 from dglrun.formats.chunked.table import PARQUET, FileSpec
 from dglrun.formats.tables import rows_pass
-from dglrun.formats.tables.config import SPLITS, Config, Table, reverse_of
+from dglrun.formats.tables.config import SPLITS, TableConfig, TablesConfig, reverse_of
 from dglrun.formats.tables.ids import Joins
 from dglrun.formats.tables.rows_pass import Column, Passed
-from dglrun.formats.tables.sources import Source, find, parquet_writer
+from dglrun.formats.tables.sources import TableFiles, find, parquet_writer
 
 PREFIX = f"{output_folder.HIDDEN}tables-"
 """Of the working folder's name: hidden, so that what a killed run leaves is no user's file."""
@@ -60,12 +60,12 @@ class Tables:
         edges: Files by edge type.
     """
 
-    config: Config
-    nodes: Mapping[str, Source]
-    edges: Mapping[str, Source]
+    config: TablesConfig
+    nodes: Mapping[str, TableFiles]
+    edges: Mapping[str, TableFiles]
 
     @staticmethod
-    def find(config: Config) -> "Tables":
+    def find(config: TablesConfig) -> "Tables":
         """Look for the files, and at their columns.
 
         Raises:
@@ -84,7 +84,7 @@ class Tables:
         return Tables(config, nodes, edges)
 
 
-def _names_problem(config: Config) -> str | None:
+def _names_problem(config: TablesConfig) -> str | None:
     etypes = (*config.edges, *map(reverse_of, config.reversed))
     node_data = {t: _features(each) for t, each in config.nodes.items()}
     edge_data = {t: _features(each) for t, each in config.edges.items()}
@@ -92,7 +92,7 @@ def _names_problem(config: Config) -> str | None:
     return names.problem(config.name, tuple(config.nodes), etypes, node_data, edge_data)
 
 
-def _features(table: Table) -> list[str]:
+def _features(table: TableConfig) -> list[str]:
     masks = [f"{split}_mask" for split in SPLITS] if table.masks is not None else []
     return [*table.features, *masks]
 
@@ -148,7 +148,7 @@ class _Run:
     ends: dict[str, Path] = field(default_factory=dict)
 
     @property
-    def config(self) -> Config:
+    def config(self) -> TablesConfig:
         return self.tables.config
 
     def read_nodes(self) -> None:

@@ -133,7 +133,7 @@ class Masks(_Model):
         return {str(getattr(self, split) or split): at for at, split in enumerate(SPLITS)}
 
 
-class Table(_Model):
+class TableConfig(_Model):
     """Files of one table, and what becomes of its columns.
 
     Attributes:
@@ -156,13 +156,13 @@ class Table(_Model):
         return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _names_are_free(self) -> "Table":
+    def _names_are_free(self) -> "TableConfig":
         if self.masks and (taken := [f"{each}_mask" for each in SPLITS if f"{each}_mask" in self.features]):
             raise ValueError(f"feature {taken[0]} and masks: expected one of the two")
         return self
 
 
-class Nodes(Table):
+class NodeTable(TableConfig):
     """A node type; without files its nodes are those that edges name.
 
     Attributes:
@@ -176,7 +176,7 @@ class Nodes(Table):
     unlisted: Literal["error", "add"] = "error"
 
     @model_validator(mode="after")
-    def _has_ids(self) -> "Nodes":
+    def _has_ids(self) -> "NodeTable":
         if bool(self.files) != bool(self.id):
             raise ValueError("files and id must be used together")
         if not self.files and (self.features or self.masks):
@@ -184,7 +184,7 @@ class Nodes(Table):
         return self
 
 
-class Edges(Table):
+class EdgeTable(TableConfig):
     """An edge type.
 
     Attributes:
@@ -198,13 +198,13 @@ class Edges(Table):
     reverse: bool = False
 
     @model_validator(mode="after")
-    def _has_files(self) -> "Edges":
+    def _has_files(self) -> "EdgeTable":
         if not self.files:
             raise ValueError("expected files")
         return self
 
 
-class Config(_Model):
+class TablesConfig(_Model):
     """The whole file.
 
     Attributes:
@@ -216,8 +216,8 @@ class Config(_Model):
     """
 
     name: str
-    nodes: dict[str, Nodes]
-    edges: dict[str, Edges]
+    nodes: dict[str, NodeTable]
+    edges: dict[str, EdgeTable]
     seed: int = Field(0, ge=0)
     memory_mib: int = Field(2048, ge=256)
 
@@ -228,7 +228,7 @@ class Config(_Model):
         return {name: each or {} for name, each in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _types_are_known(self) -> "Config":
+    def _types_are_known(self) -> "TablesConfig":
         if not self.edges:
             raise ValueError("edges: expected at least one edge type")
         for etype in self.edges:
@@ -270,7 +270,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load(path: Path) -> Config:
+def load(path: Path) -> TablesConfig:
     """Read and check the file.
 
     Raises:
@@ -283,7 +283,7 @@ def load(path: Path) -> Config:
     except yaml.YAMLError as error:
         raise DataError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
     try:
-        return Config.model_validate(raw)
+        return TablesConfig.model_validate(raw)
     except ValidationError as error:
         raise DataError(f"{path}: {_first(error)}") from None
 

@@ -15,8 +15,8 @@ from dglrun.arrays import Array
 from dglrun.errors import DataError
 from dglrun.formats.chunked.stored_rows import StoredRows
 from dglrun.formats.tables import values
-from dglrun.formats.tables.config import SPLITS, Table
-from dglrun.formats.tables.sources import Block, Source, parquet_writer
+from dglrun.formats.tables.config import SPLITS, TableConfig
+from dglrun.formats.tables.sources import RowBlock, TableFiles, parquet_writer
 
 _BLOCK_ROWS = 1 << 20
 _SETS = "sets"
@@ -54,7 +54,7 @@ class Passed:
     what: str
     rows: int
     ids: Path
-    table: Table
+    table: TableConfig
     stored: Mapping[str, tuple[Path, Made]]
     origins: Sequence[tuple[Path, int]]
 
@@ -126,7 +126,7 @@ class Passed:
         return path
 
 
-def run(what: str, source: Source, table: Table, columns: Sequence[Column], stem: Path) -> Passed:
+def run(what: str, source: TableFiles, table: TableConfig, columns: Sequence[Column], stem: Path) -> Passed:
     """Read a table once.
 
     Args:
@@ -156,7 +156,7 @@ def run(what: str, source: Source, table: Table, columns: Sequence[Column], stem
     return Passed(what, sum(origins.values()), ids, table, stored, tuple(origins.items()))
 
 
-def makers(table: Table) -> dict[str, Made]:
+def makers(table: TableConfig) -> dict[str, Made]:
     """What makes each feature of a table."""
     empty = table.csv.empty
     found: dict[str, Made] = {
@@ -168,7 +168,7 @@ def makers(table: Table) -> dict[str, Made]:
     return found
 
 
-def wanted_by(table: Table) -> Iterator[str]:
+def wanted_by(table: TableConfig) -> Iterator[str]:
     """The columns that the features and masks of a table need."""
     for feature in table.features.values():
         yield from feature.names
@@ -181,7 +181,7 @@ def _schema(columns: Sequence[Column]) -> Any:
     return pa.schema([(each.stored, kinds[each.kind]) for each in columns])
 
 
-def _ids(block: Block, columns: Sequence[Column], table: Table) -> Any:
+def _ids(block: RowBlock, columns: Sequence[Column], table: TableConfig) -> Any:
     found = [values.ids(block, each.name, each.kind, table.csv.empty) for each in columns]
     return pa.RecordBatch.from_arrays(found, schema=_schema(columns))
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from dglrun.errors import DataError
 from dglrun.formats.chunked import parquetfile
-from dglrun.formats.tables.config import Csv, Table
+from dglrun.formats.tables.config import Csv, TableConfig
 
 CSV, PARQUET = "csv", "parquet"
 _ENDINGS = {
@@ -27,7 +27,7 @@ _WRONG_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Rows of a file.
 
     Attributes:
@@ -45,7 +45,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Source:
+class TableFiles:
     """A table's files, all of one format.
 
     Attributes:
@@ -86,7 +86,7 @@ class Source:
                     what = "is there several times" if name in names else f"expected one of {names}"
                     raise DataError(f"{path}: column {name!r}: {what}")
 
-    def blocks(self, wanted: Sequence[str]) -> Iterator[Block]:
+    def blocks(self, wanted: Sequence[str]) -> Iterator[RowBlock]:
         """The rows of all files, file after file.
 
         Raises:
@@ -97,7 +97,7 @@ class Source:
             for batch in self._batches(path, list(dict.fromkeys(wanted))):
                 if batch.num_rows:
                     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    yield Block(path, row, columns)
+                    yield RowBlock(path, row, columns)
                 row += batch.num_rows
 
     def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
@@ -111,7 +111,7 @@ class Source:
             raise DataError(f"{path}: cannot be read: {_told(error)}") from None
 
 
-def find(table: Table) -> Source:
+def find(table: TableConfig) -> TableFiles:
     """The files of a table, sorted within each folder and glob.
 
     Raises:
@@ -123,7 +123,7 @@ def find(table: Table) -> Source:
     formats = {_format(path, table.format) for path in paths}
     if len(formats) != 1:
         raise DataError(f"{paths[0]}: expected files of one format, got csv and parquet: {list(table.files)}")
-    return Source(formats.pop(), tuple(paths), table.csv)
+    return TableFiles(formats.pop(), tuple(paths), table.csv)
 
 
 def _files(name: str, layout: str | None) -> list[Path]:

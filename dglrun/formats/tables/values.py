@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from dglrun.arrays import Array, Ints
 from dglrun.errors import DataError
 from dglrun.formats.tables.config import SPLITS, Feature, Masks
-from dglrun.formats.tables.sources import Block
+from dglrun.formats.tables.sources import RowBlock
 
 MAX_CATEGORIES = 1 << 20
 """Categories of one column, which are held in memory; more are taken for a mistake."""
 
 
-def ids(block: Block, name: str, kind: str, empty: tuple[str, ...]) -> Any:
+def ids(block: RowBlock, name: str, kind: str, empty: tuple[str, ...]) -> Any:
     """The IDs of a column: pyarrow string or int64, without nulls.
 
     Args:
@@ -40,7 +40,7 @@ def ids(block: Block, name: str, kind: str, empty: tuple[str, ...]) -> Any:
     return found
 
 
-def without(block: Block, name: str, empty: tuple[str, ...]) -> Any:
+def without(block: RowBlock, name: str, empty: tuple[str, ...]) -> Any:
     """A column whose fields that stand for no value are null."""
     column = block.columns[name]
     if pa.types.is_dictionary(column.type):
@@ -69,7 +69,7 @@ class Numbers:
         """Of the values."""
         return np.dtype(self.feature.kind)
 
-    def rows(self, block: Block) -> Array:
+    def rows(self, block: RowBlock) -> Array:
         """Shape (rows, *tail).
 
         Raises:
@@ -94,7 +94,7 @@ class Numbers:
         """What is in the graph for values that `rows` gave."""
         return values
 
-    def _vectors(self, block: Block, name: str, column: Any) -> Array:
+    def _vectors(self, block: RowBlock, name: str, column: Any) -> Array:
         lengths = pc.list_value_length(column)
         known = lengths.drop_null()
         if column.null_count and (self.feature.missing is None or not (self.tail or len(known))):
@@ -110,10 +110,10 @@ class Numbers:
         found[there] = flat.reshape(len(there), width)
         return found
 
-    def _numbers(self, block: Block, name: str, column: Any) -> Array:
+    def _numbers(self, block: RowBlock, name: str, column: Any) -> Array:
         return self._values(block, name, column, np.arange(len(column)))
 
-    def _values(self, block: Block, name: str, column: Any, rows: Ints) -> Array:
+    def _values(self, block: RowBlock, name: str, column: Any, rows: Ints) -> Array:
         """Numbers of a column, of which `rows` tells the rows in the block."""
 
         def wrong(at: int, got: str) -> DataError:
@@ -160,7 +160,7 @@ class Categories:
         """Of the numbers."""
         return np.dtype(self.feature.kind)
 
-    def rows(self, block: Block) -> Array:
+    def rows(self, block: RowBlock) -> Array:
         """Number of each row's category in the order of coming, -1 where there is none: int64, shape (rows,).
 
         Raises:
@@ -216,7 +216,7 @@ class Split:
     masks: Masks
     empty: tuple[str, ...]
 
-    def rows(self, block: Block) -> Array:
+    def rows(self, block: RowBlock) -> Array:
         """0 for train, 1 for val, 2 for test, -1 for none: int8, shape (rows,).
 
         Raises:
@@ -268,7 +268,7 @@ def masks_of(sets: Array) -> dict[str, Array]:
     return {f"{split}_mask": sets == at for at, split in enumerate(SPLITS)}
 
 
-def _text(block: Block, name: str, column: Any, what: str) -> Any:
+def _text(block: RowBlock, name: str, column: Any, what: str) -> Any:
     """A column of single values as texts."""
     kinds = (pa.types.is_nested, pa.types.is_floating)
     if any(test(column.type) for test in kinds):
@@ -301,7 +301,7 @@ def _first_uncastable(column: Any, wanted: Any) -> int:
     return low
 
 
-def _wrong(block: Block, name: str, at: int, expected: str, got: str) -> DataError:
+def _wrong(block: RowBlock, name: str, at: int, expected: str, got: str) -> DataError:
     return DataError(f"{block.path}: row {block.row + at}: column {name!r}: expected {expected}, got {got}")
 
 

@@ -4,7 +4,6 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from dglrun.arrays import Array
 
@@ -16,6 +15,9 @@ def at(array: Array) -> ctypes.c_void_p:
 
 def comm_pointer(comm: Any) -> Any:
     """The communicator as C has it: a pointer in Open MPI, an int in MPICH; mpi4py knows its size."""
+    # An import begins MPI, and leaves variables by which each mpirun that this process starts would fail.
+    from mpi4py import MPI  # noqa: PLC0415
+
     wide = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
     return (ctypes.c_void_p if wide else ctypes.c_int).from_address(MPI._addressof(comm))
 

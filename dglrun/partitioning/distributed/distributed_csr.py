@@ -13,7 +13,8 @@ from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.collectives import BlockStream, Ranks, all_to_all, has_more
+from dglrun.mpi.collectives import Ranks, in_rounds
+from dglrun.mpi.exchange import all_to_all
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning import csr
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
@@ -66,15 +67,12 @@ def rows(ranks: Ranks, graph: ChunkedGraph, nodes: CyclicDistribution, block_row
     Raises:
         AgreedError: bad input on any rank.
     """
-    index = index_tables(ranks, graph.edge_tables())
+    index = index_tables(ranks, graph.edge_tables(), is_one_share=True)
     start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
-    stream = BlockStream(edges(graph, index, start, stop, block_rows), NO_EDGES)
+    blocks = edges(graph, index, start, stop, block_rows)
     buckets = csr.Buckets.of(nodes.nodes, nodes.owners)
     found: list[csr.Keys] = []
-    while True:
-        block = stream.next()
-        if not has_more(ranks, ranks.gather(stream.state), stream.error):
-            break
+    for block in in_rounds(ranks, blocks, NO_EDGES):
         found += _exchange(ranks, _half_edges(block, nodes, buckets), buckets)
     first = int(nodes.starts[ranks.rank]) if ranks.rank < nodes.owners else 0
     return csr.build(found, buckets, nodes.size(ranks.rank), first)

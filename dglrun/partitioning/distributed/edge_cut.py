@@ -6,7 +6,8 @@ from dglrun.arrays import Ints, share
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.collectives import BlockStream, Ranks, ask_owners, has_more
+from dglrun.mpi.collectives import Ranks, in_rounds
+from dglrun.mpi.exchange import ask_owners
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.distributed import distributed_csr
@@ -55,15 +56,11 @@ def measure_by_input(
     Raises:
         AgreedError: a bad edge row or an ID out of range, on any rank.
     """
-    index = index_tables(ranks, graph.edge_tables())
+    index = index_tables(ranks, graph.edge_tables(), is_one_share=True)
     start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
     blocks = distributed_csr.edges(graph, index, start, stop, block_rows)
-    stream = BlockStream(blocks, distributed_csr.NO_EDGES)
     edges, cut = np.zeros(num_parts, np.int64), 0
-    while True:
-        src, dst = stream.next()
-        if not has_more(ranks, ranks.gather(stream.state), stream.error):
-            break
+    for src, dst in in_rounds(ranks, blocks, distributed_csr.NO_EDGES):
         owners, local = nodes.locate(np.concatenate([src, dst]))
         theirs = ask_owners(ranks, owners, local, lambda wanted: parts[wanted])
         cut += int(np.count_nonzero(theirs[: len(src)] != theirs[len(src) :]))
@@ -87,10 +84,10 @@ def _added(
 
 def _cut(ranks: Ranks, starts: Ints, rows: Csr, parts: Parts) -> int:
     """Input edges cut, counted where the own row is the lower end (the pair stands at both ends)."""
-    cut, at, more = 0, 0, True
+    cut, length = 0, len(rows.adjncy)
     first = int(starts[ranks.rank])
-    while more:
-        end = min(at + BLOCK, len(rows.adjncy))
+    blocks = ((at, min(at + BLOCK, length)) for at in range(0, length, BLOCK))
+    for at, end in in_rounds(ranks, blocks, (length, length)):
         own = _rows_of(rows.xadj, at, end)
         neighbours = rows.adjncy[at:end]
         lower = np.flatnonzero(neighbours > own + first)
@@ -98,8 +95,6 @@ def _cut(ranks: Ranks, starts: Ints, rows: Csr, parts: Parts) -> int:
         theirs = ask_owners(ranks, owners, neighbours[lower], lambda wanted: parts[wanted - first])
         differs = parts[own[lower]] != theirs
         cut += int(rows.count[at:end][lower][differs].sum(dtype=np.int64))
-        at = end
-        more = any(ranks.gather(at < len(rows.adjncy)))
     return cut
 
 

@@ -17,11 +17,9 @@ from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi.collectives import MpiRanks, run_on_all_ranks
+from dglrun.mpi.exchange import ROUND_BYTES
 from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
-
-ROUND = 1 << 20
-"""Nodes of each rank in one round."""
 
 
 def stretches(ranks: MpiRanks, nodes: CyclicDistribution, parts: Parts) -> Iterator[tuple[int, Parts]]:
@@ -34,11 +32,12 @@ def stretches(ranks: MpiRanks, nodes: CyclicDistribution, parts: Parts) -> Itera
 
     Yields:
         The first homogeneous ID of a stretch and the part of each of its nodes, uint16, shape (nodes of the
-        stretch,), at most `ROUND` for each owner.
+        stretch,), at most `ROUND_BYTES` together.
     """
     longest = nodes.size(0)
-    for at in range(0, longest, ROUND):
-        length = min(ROUND, longest - at)
+    rows = max(1, ROUND_BYTES // 2 // ranks.size)
+    for at in range(0, longest, rows):
+        length = min(rows, longest - at)
         mine = np.zeros(length, np.uint16)
         found = parts[at : at + length]
         mine[: len(found)] = found

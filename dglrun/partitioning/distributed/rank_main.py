@@ -18,7 +18,7 @@ from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi import read_from_storage, shared_folder
-from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks
+from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks, say_once
 from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning import ON_WORKERS, training_nodes, weights
 from dglrun.partitioning.csr import MAX_NODES, Csr
@@ -59,9 +59,7 @@ def main(ranks: MpiRanks, args: argparse.Namespace) -> int:
     try:
         run(ranks, args)
     except AgreedError as error:
-        if ranks.rank == 0:
-            print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
-        ranks.gather("the message is out")  # before the first rank that leaves ends the others
+        say_once(ranks, f"dglrun partition: {error}")
         return error.exit_code
     except (DataError, BackendFailedError) as error:
         print(f"dglrun partition: {error}", file=sys.stderr, flush=True)
@@ -100,10 +98,10 @@ def _run(ranks: MpiRanks, args: argparse.Namespace, backend: Backend | None, mem
 def _without_edges(
     ranks: MpiRanks, args: argparse.Namespace, graph: ChunkedGraph, nodes: CyclicDistribution, clock: "_Clock"
 ) -> tuple[Parts, dict[str, Any]]:
-    """Parts of this rank's nodes, and the details for the metadata; 2^30 nodes of a rank at most."""
+    """Parts of this rank's nodes, and the details for the metadata."""
     details: dict[str, Any] = {"mpi": ranks.library, "ranks": ranks.size}
     if args.backend == "random":
-        parts = without_edges.at_random(ranks, graph, nodes, args.num_parts, args.seed)
+        parts = without_edges.random_parts(ranks, graph, nodes, args.num_parts, args.seed)
         details["seed"] = args.seed
     else:
         parts = without_edges.brought(ranks, graph, nodes, args.num_parts, args.assignment)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dglrun.arrays import Array, Ints
-from dglrun.mpi.collectives import Ranks, all_to_all
+from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.exchange import all_to_all
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,16 @@ from pathlib import Path
 import numpy as np
 
 from dglrun.arrays import share
-from dglrun.formats import assignment_shares
 from dglrun.formats.assignment import Parts
-from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.collectives import Ranks, run_on_all_ranks
+from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.shared_assignment import read_stretches
 from dglrun.partitioning import random_partition
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution, to_owners
 
 
-def at_random(
+def random_parts(
     ranks: Ranks, graph: ChunkedGraph, nodes: CyclicDistribution, num_parts: int, seed: int
 ) -> Parts:
     """Each part gets its share of each type; collective. The same as in one process with this seed.
@@ -59,17 +58,8 @@ def brought(
     """
     found, first = [], 0
     for ntype, count in zip(graph.ntypes, graph.num_nodes, strict=True):
-        lines, before = _share(ranks, assignment_file(folder, ntype), count, num_parts)
-        found.append(to_owners(ranks, nodes, first + before, lines))
+        (lines,) = read_stretches(ranks, folder, [ntype], [count], num_parts)
+        parts = lines.parts.astype(np.uint16, copy=False)
+        found.append(to_owners(ranks, nodes, first + lines.start, parts))
         first += count
     return np.concatenate(found)
-
-
-def _share(ranks: Ranks, path: Path, num_nodes: int, num_parts: int) -> tuple[Parts, int]:
-    """This rank's lines of a file, and how many are before them; collective."""
-    lines = run_on_all_ranks(
-        ranks, lambda: assignment_shares.read_share(path, num_parts, ranks.rank, ranks.size)
-    )
-    counts = ranks.gather(len(lines))
-    run_on_all_ranks(ranks, lambda: assignment_shares.check_lines(path, sum(counts), num_nodes))
-    return lines.astype(np.uint16, copy=False), sum(counts[: ranks.rank])

@@ -12,7 +12,7 @@ from dglrun.contract import exitcodes
 from dglrun.transfer.checkpoints import keeper
 from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.link import LauncherTarget, Link
-from dglrun.transfer.checkpoints.order import Order, decode
+from dglrun.transfer.checkpoints.order import KeeperOrder, decode
 from dglrun.transfer.checkpoints.target import KeepError, Target
 from dglrun.transfer.pull.order import OrderError
 
@@ -39,7 +39,7 @@ def main() -> int:
     return exitcodes.OK
 
 
-def _target(order: Order, link: Link) -> Target:
+def _target(order: KeeperOrder, link: Link) -> Target:
     limit = Limit(order.rate, _lifting(order))
     if not order.place:
         return LauncherTarget(link, limit)
@@ -52,7 +52,7 @@ def _target(order: Order, link: Link) -> Target:
         raise
 
 
-def _lifting(order: Order) -> Callable[[], bool]:
+def _lifting(order: KeeperOrder) -> Callable[[], bool]:
     """Asks the launcher whether it finishes, by a connection of its own: the other may be amid a file."""
     link = Link(replace(order, patience=0.0))
 

@@ -10,7 +10,7 @@ from dglrun.contract import exitcodes
 from dglrun.transfer.checkpoints.folder import OWN, Version, all_whole_files, in_the_way
 from dglrun.transfer.checkpoints.link import Link
 from dglrun.transfer.checkpoints.messages import Message
-from dglrun.transfer.checkpoints.order import Order
+from dglrun.transfer.checkpoints.order import KeeperOrder
 from dglrun.transfer.checkpoints.target import ChangedError, KeepError, Target
 
 MOST_OPEN = 500
@@ -172,7 +172,7 @@ class _Opened:
         return os.open(path or "", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
-def serve(order: Order, link: Link, target: Target) -> None:
+def serve(order: KeeperOrder, link: Link, target: Target) -> None:
     """Keep until the launcher says that it is enough.
 
     Raises:

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from dglrun.agent import tls
 from dglrun.contract import exitcodes
@@ -15,7 +15,7 @@ from dglrun.transfer.checkpoints import messages
 from dglrun.transfer.checkpoints.folder import Version
 from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.messages import BLOCK, Message
-from dglrun.transfer.checkpoints.order import Order
+from dglrun.transfer.checkpoints.order import KeeperOrder
 from dglrun.transfer.checkpoints.target import ChangedError, KeepError, require_unchanged
 from dglrun.transfer.pull import wire
 
@@ -33,9 +33,10 @@ class Link:
         order: Where the launcher is, and how this keeper proves itself.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: KeeperOrder) -> None:
         self._order, self._context = order, tls.client_context(order.keys)
         self._connection: ssl.SSLSocket | None = None
+        self._is_closed = False
 
     def ask(self, message: Mapping[str, object]) -> Message:
         """Send a message and return the answer, however long it takes.
@@ -49,14 +50,16 @@ class Link:
         """Do something over the connection; again, over a new one, when it breaks.
 
         Raises:
-            KeepError: the launcher cannot be reached any more.
+            KeepError: the launcher cannot be reached any more, or this is closed.
         """
         failures, deadline = 0, float("inf")
         while True:
             try:
                 return once(self._open())
             except OSError as error:
-                self.close()
+                self._drop()
+                if self._is_closed:
+                    raise KeepError("the connection is closed", exitcodes.UNAVAILABLE) from error
                 deadline = min(deadline, time.monotonic() + self._order.patience)
                 if time.monotonic() > deadline:
                     what = f"the launcher cannot be reached: {error}"
@@ -65,13 +68,22 @@ class Link:
                 failures += 1
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection:
+        """Close the connection for good; wakes a thread that waits for an answer, which then gets none."""
+        self._is_closed = True
+        if connection := self._connection:
+            with contextlib.suppress(OSError):  # a close alone does not wake who reads
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection:
             with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+                connection.close()
 
     def _open(self) -> ssl.SSLSocket:
+        if self._is_closed:
+            raise wire.BrokenError("closed")
         if self._connection is None:
             order = self._order
             raw = socket.create_connection((order.host, order.port), CONNECT_SECONDS)
@@ -132,24 +144,10 @@ def _fetch(connection: ssl.SSLSocket, name: str, path: Path) -> None:
     except OSError as error:
         raise _unwritable(path, error) from error
     with out:
-        trouble = _take(connection, int(_answer(connection, {"do": "get", "name": name})["size"]), out)
+        size = int(_answer(connection, {"do": "get", "name": name})["size"])
+        trouble = messages.take(connection, size, out.fileno())
     if trouble:
         raise _unwritable(path, trouble)
-
-
-def _take(connection: ssl.SSLSocket, size: int, out: BinaryIO) -> OSError | None:
-    """Write so many bytes; returns what kept them from being written, but takes them all."""
-    view, trouble = memoryview(bytearray(min(size, BLOCK))), None
-    while size:
-        part = view[: min(size, BLOCK)]
-        wire.receive_into(connection, part)
-        size -= len(part)
-        try:
-            while part and trouble is None:
-                part = part[out.write(part) :]
-        except OSError as error:
-            trouble = error
-    return trouble
 
 
 def _unwritable(path: Path, error: OSError) -> KeepError:

@@ -4,6 +4,7 @@ Each message is a length and a JSON object; the bytes of a file follow the messa
 """
 
 import json
+import os
 import ssl
 import struct
 from collections.abc import Mapping
@@ -45,3 +46,28 @@ def receive(connection: ssl.SSLSocket) -> Message:
     if not isinstance(message, dict):
         raise wire.BrokenError("expected a JSON object")
     return message
+
+
+def take(connection: ssl.SSLSocket, size: int, file: int, trouble: OSError | None = None) -> OSError | None:
+    """Take a file's bytes, all of them, whatever keeps them from being written.
+
+    Args:
+        connection: Gives them.
+        size: How many.
+        file: Takes them.
+        trouble: Why none can be written, if that is known already.
+
+    Returns:
+        Why they could not be written.
+    """
+    view = memoryview(bytearray(min(size, BLOCK)))
+    while size:
+        part = view[: min(size, BLOCK)]
+        wire.receive_into(connection, part)
+        size -= len(part)
+        try:
+            while part and trouble is None:
+                part = part[os.write(file, part) :]
+        except OSError as error:
+            trouble = error
+    return trouble

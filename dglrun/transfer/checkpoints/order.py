@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from dglrun.agent import tls
-from dglrun.transfer.pull.order import OrderError
+from dglrun.transfer.pull import order as orders
 
 
 @dataclass(frozen=True)
-class Order:
+class KeeperOrder:
     """One keeper's work.
 
     Attributes:
@@ -35,19 +35,15 @@ class Order:
     patience: float
 
 
-def encode(order: Order) -> str:
+def encode(order: KeeperOrder) -> str:
     """Write an order as one line of JSON."""
     return json.dumps(asdict(order))
 
 
-def decode(text: str) -> Order:
+def decode(text: str) -> KeeperOrder:
     """Read what `encode` wrote.
 
     Raises:
         OrderError: it is something else.
     """
-    try:
-        raw = json.loads(text)
-        return Order(**{**raw, "keys": tls.Keys(**raw["keys"])})
-    except (ValueError, TypeError, KeyError):
-        raise OrderError("expected a keeper's order as one JSON line") from None
+    return orders.read(text, KeeperOrder, "a keeper's order")

@@ -83,6 +83,7 @@ class CheckpointServer:
         self._folder, self._ranks = folder, dict(ranks)
         self._marker, self._every = marker, every
         self._states = {pod: KeeperState() for pod in ranks}
+        # Keepers are served by a thread each, and one begins the rounds: rounds and states change under it.
         self._changed = threading.Condition()
         self._round, self._last, self._next_at = 0, 0, float("inf")
         self._has_begun = self._is_finishing = self._is_leaving = self._is_closed = self._may_prune = False
@@ -305,7 +306,7 @@ class CheckpointServer:
         staging = self._folder / f"{INCOMING}{pod}-{uuid.uuid4().hex}"
         out, trouble = _created(staging)
         try:
-            trouble = _take(connection, size, out, trouble)
+            trouble = messages.take(connection, size, out, trouble)
             if messages.receive(connection)["do"] == "commit":
                 trouble = trouble or _placed(out, staging, path)
         finally:
@@ -353,21 +354,6 @@ def _number(path: Path) -> int:
         return int(json.loads(path.read_text())["ranks"])
     except (ValueError, KeyError, TypeError):
         raise OSError(0, "expected a number of ranks", str(path)) from None
-
-
-def _take(connection: ssl.SSLSocket, size: int, out: int, trouble: OSError | None) -> OSError | None:
-    """Take a file's bytes; what keeps them from being written is told when all have come."""
-    view = memoryview(bytearray(min(size, BLOCK)))
-    while size:
-        part = view[: min(size, BLOCK)]
-        wire.receive_into(connection, part)
-        size -= len(part)
-        try:
-            while part and trouble is None:
-                part = part[os.write(out, part) :]
-        except OSError as error:
-            trouble = error
-    return trouble
 
 
 def _created(staging: Path) -> tuple[int, OSError | None]:

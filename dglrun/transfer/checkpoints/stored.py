@@ -10,7 +10,7 @@ from dglrun.errors import DataError, StoreError
 from dglrun.formats import store
 from dglrun.transfer.checkpoints.folder import RANKS_FILE, Version, has_kept, is_whole
 from dglrun.transfer.checkpoints.limit import Limit
-from dglrun.transfer.checkpoints.order import Order
+from dglrun.transfer.checkpoints.order import KeeperOrder
 from dglrun.transfer.checkpoints.target import KeepError, require_unchanged
 
 PIECE = 8 << 20
@@ -34,7 +34,7 @@ class StoredTarget:
         KeepError: it is no place.
     """
 
-    def __init__(self, order: Order, limit: Limit) -> None:
+    def __init__(self, order: KeeperOrder, limit: Limit) -> None:
         self._order, self._limit = order, limit
         self._place = _told(lambda: store.place(order.place))
 

@@ -21,7 +21,7 @@ from dglrun.transfer.pull import wire
 from dglrun.transfer.pull.manifest import Block, Manifest
 from dglrun.transfer.pull.sums import StoredSums, sum_of
 from dglrun.transfer.pull.tls_listener import TlsListener
-from dglrun.transfer.pull.wire import REPLY, REQUEST, State
+from dglrun.transfer.pull.wire import REPLY, REQUEST, AnswerKind
 
 MOST_REQUEST = 1 << 16
 """Bytes of a JSON object that a receiver may send."""
@@ -212,7 +212,7 @@ class _Session:
             wire.keep_alive(self.connection)
         is_asked = told.get("tell") == "manifest"
         text = manifests.encode(self.share.manifest) if is_asked else "{}"
-        self.connection.sendall(wire.reply(State.TOLD, text.encode()))
+        self.connection.sendall(wire.reply(AnswerKind.TOLD, text.encode()))
 
     def send_block(self, block: Block) -> int:
         """Send a block, or why there is none; returns its bytes."""
@@ -226,7 +226,7 @@ class _Session:
         except OSError as error:
             path = self.share.paths[block.file]
             self._refuse(f"{path}: cannot be read: {error.strerror or error}")
-        REPLY.pack_into(self._buffer, 0, State.BLOCK, length, self._sum(block, part))
+        REPLY.pack_into(self._buffer, 0, AnswerKind.BLOCK, length, self._sum(block, part))
         self.connection.sendall(self._view[: REPLY.size + length])
         return length
 
@@ -280,7 +280,7 @@ class _Session:
             BrokenError: always: this connection has no more to say.
         """
         text = json.dumps({"what": why, "code": code}).encode()
-        self.connection.sendall(wire.reply(State.REFUSED, text))
+        self.connection.sendall(wire.reply(AnswerKind.REFUSED, text))
         raise wire.BrokenError(why)
 
 

@@ -2,8 +2,11 @@
 
 import json
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 from dglrun.agent import tls
+
+T = TypeVar("T")
 
 
 class OrderError(ValueError):
@@ -52,8 +55,17 @@ def decode(text: str) -> Order:
     Raises:
         OrderError: it is something else.
     """
+    return read(text, Order, "a receiver's order")
+
+
+def read(text: str, kind: type[T], what: str) -> T:
+    """Read a dataclass with keys that was written as one line of JSON.
+
+    Raises:
+        OrderError: it is something else.
+    """
     try:
         raw = json.loads(text)
-        return Order(**{**raw, "keys": tls.Keys(**raw["keys"])})
+        return kind(**{**raw, "keys": tls.Keys(**raw["keys"])})
     except (ValueError, TypeError, KeyError):
-        raise OrderError("expected a receiver's order as one JSON line") from None
+        raise OrderError(f"expected {what} as one JSON line") from None

@@ -25,7 +25,7 @@ from dglrun.transfer.pull.manifest import Block, Manifest
 from dglrun.transfer.pull.order import Order
 from dglrun.transfer.pull.staging import OpenFile, Staging, set_times, write_error
 from dglrun.transfer.pull.sums import Journal, sum_of
-from dglrun.transfer.pull.wire import REPLY, State
+from dglrun.transfer.pull.wire import REPLY, AnswerKind
 
 DEPTH = 2
 """Requests on their way on each connection."""
@@ -157,9 +157,9 @@ class Receiver:
     def _say(self, connection: ssl.SSLSocket, what: dict[str, Any]) -> bytes:
         connection.sendall(wire.tell(what))
         state, length, _ = REPLY.unpack(wire.receive(connection, REPLY.size))
-        if state == State.REFUSED:
+        if state == AnswerKind.REFUSED:
             raise _refusal(connection, length, self._order)
-        if state != State.TOLD or length > wire.MOST_TOLD:
+        if state != AnswerKind.TOLD or length > wire.MOST_TOLD:
             raise wire.BrokenError("expected an answer")
         return wire.receive(connection, length)
 
@@ -264,10 +264,10 @@ class _Blocks:
         head = buffer[: REPLY.size]
         wire.receive_into(connection, head)
         state, length, digest = REPLY.unpack(head)
-        if state == State.REFUSED:
+        if state == AnswerKind.REFUSED:
             raise _refusal(connection, length, self._order)
         block = asked[0]
-        if state != State.BLOCK or length != self._manifest.length(block):
+        if state != AnswerKind.BLOCK or length != self._manifest.length(block):
             raise wire.BrokenError("expected a block")
         content = buffer[REPLY.size : REPLY.size + length]
         wire.receive_into(connection, content)

@@ -71,7 +71,7 @@ class Staging:
             lacking = journal.lacking_bytes()
         except OSError as error:
             raise write_error(self.folder, error) from error
-        self._require_room(manifest, lacking)
+        require_room(self.folder, lacking, len(manifest.files), self.target)
         return journal
 
     def path(self, name: str) -> Path:
@@ -150,19 +150,6 @@ class Staging:
                 made.truncate(file.size)
         return Journal.create(self.folder / "journal", manifest)
 
-    def _require_room(self, manifest: Manifest, lacking: int) -> None:
-        """Fail before anything is sent, not in the middle."""
-        state = os.statvfs(self.folder)
-        if state.f_blocks == 0:  # it does not say how large it is
-            return
-        free = state.f_bavail * state.f_frsize
-        if lacking and lacking + _MARGIN > free:
-            raise RunError(
-                f"{self.target}: expected {lacking + _MARGIN} bytes free for {len(manifest.files)} files, "
-                f"got {free}",
-                exitcodes.FULL,
-            )
-
 
 class OpenFile:
     """The file that a thread writes at the moment: blocks come file after file.
@@ -221,6 +208,25 @@ def set_times(staging: Staging, manifest: Manifest) -> None:
         with _naming(staging.target / file.name):
             if path.exists():  # else it is in its place
                 os.utime(path, ns=(file.mtime, file.mtime))
+
+
+def require_room(folder: Path, size: int, files: int, target: Path) -> None:
+    """Fail before anything comes, not in the middle.
+
+    Args:
+        folder: Takes it.
+        size: Bytes of it; of none nothing is asked.
+        files: How many it is of, for the message.
+        target: Where they will appear, for the message.
+
+    Raises:
+        RunError: the disk has no room.
+    """
+    state = os.statvfs(folder)
+    free = state.f_bavail * state.f_frsize
+    if state.f_blocks and size and size + _MARGIN > free:  # without blocks it does not say how large it is
+        what = f"expected {size + _MARGIN} bytes free for {files} files, got {free}"
+        raise RunError(f"{target}: {what}", exitcodes.FULL)
 
 
 def write_error(path: Path, error: OSError) -> RunError:

@@ -25,7 +25,7 @@ MOST_TOLD = 1 << 26
 """Bytes of a JSON object at most: a manifest of some 500,000 files."""
 
 
-class State(IntEnum):
+class AnswerKind(IntEnum):
     """What an answer is."""
 
     BLOCK = 0
@@ -72,7 +72,7 @@ def tell(what: dict[str, Any]) -> bytes:
     return REQUEST.pack(TELL, len(text)) + text
 
 
-def reply(state: State, payload: bytes) -> bytes:
+def reply(state: AnswerKind, payload: bytes) -> bytes:
     """An answer that is no block."""
     return REPLY.pack(state, len(payload), NO_SUM) + payload
 

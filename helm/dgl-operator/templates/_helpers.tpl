@@ -40,6 +40,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- $tag := default (printf "v%s" .root.Chart.AppVersion) .image.tag -}}
 {{- printf "%s/%s:%s" $registry .image.repository $tag -}}
+{{- with .image.digest -}}{{- printf "@%s" . -}}{{- end -}}
 {{- end -}}
 
 {{/* The namespaces whose jobs are run, as a JSON list; empty for the whole cluster. */}}

@@ -74,6 +74,22 @@
   - create
   - patch
   - delete
+# make a group of the workers of a job that asks for gang scheduling
+- apiGroups:
+  - scheduling.k8s.io
+  resources:
+  - podgroups
+  verbs:
+  - get
+  - create
+# the same where coscheduling is the gang scheduler
+- apiGroups:
+  - scheduling.x-k8s.io
+  resources:
+  - podgroups
+  verbs:
+  - get
+  - create
 # granted to the accounts of jobs; never used by the operator
 - apiGroups:
   - ''
@@ -96,6 +112,43 @@
   - ''
   resources:
   - nodes
+  verbs:
+  - get
+{{- end -}}
+{{- define "dgl-operator.kueueRules" -}}
+# let jobs wait in queues of Kueue; with the value kueue.enabled alone
+- apiGroups:
+  - kueue.x-k8s.io
+  resources:
+  - workloads
+  verbs:
+  - get
+  - list
+  - watch
+  - create
+  - delete
+# give the quota of an evicted job back, and say that a job has ended; likewise
+- apiGroups:
+  - kueue.x-k8s.io
+  resources:
+  - workloads/status
+  verbs:
+  - patch
+{{- end -}}
+{{- define "dgl-operator.kueueClusterRules" -}}
+# give the pods the nodes that they were admitted for, and the job its priority; likewise
+- apiGroups:
+  - kueue.x-k8s.io
+  resources:
+  - resourceflavors
+  - workloadpriorityclasses
+  verbs:
+  - get
+# give the job the priority of its pods; likewise
+- apiGroups:
+  - scheduling.k8s.io
+  resources:
+  - priorityclasses
   verbs:
   - get
 {{- end -}}

@@ -22,6 +22,14 @@ KEPT = (
 HANDLED = ("title", "description", "properties", "required", "additionalProperties", "items", "$defs")
 """Keywords that are translated, or dropped on purpose."""
 
+TIME = (
+    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    "([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+FORMATS = {"date-time": TIME}
+"""What is said instead of the `format` of a text: the API server takes a list for a text that has one, and
+then refuses every write of the object, the status among them."""
+
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 SHORT_NAME = "dglj"
@@ -112,6 +120,7 @@ def schema() -> Schema:
     root["required"] = ["spec"]
     _type_templates(root)
     _type_ingress(root)
+    _type_resources(root)
     _key_conditions(root)
     _add_rules(root)
     return root
@@ -126,11 +135,15 @@ def translate(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema
     node = _resolve(node, definitions)
     if unknown := set(node) - {*KEPT, *HANDLED}:
         raise ValueError(f"no structural form of {sorted(unknown)} in {dict(node)!r}")
+    if node.get("type") == "string" and node.get("format") not in (None, *FORMATS):
+        raise ValueError(f"no pattern for format {node['format']} in {dict(node)!r}")
     out: Schema = {key: node[key] for key in KEPT if key in node}
     if out.get("default", 0) is None or out.get("default") in ([], (), {}):
         del out["default"]
     if out.get("type") == "integer":
         out.setdefault("format", "int32")
+    if out.get("type") == "string" and "format" in out:
+        out |= {"pattern": FORMATS[out.pop("format")]}
     if "description" in node:
         out["description"] = " ".join(str(node["description"]).split())
     return out | _nested(node, definitions)
@@ -186,6 +199,13 @@ def _type_ingress(root: Schema) -> None:
     refuses it by name when the operator creates the NetworkPolicy.
     """
     at(root, "spec.networkPolicy.ingress")["items"] = INGRESS_RULE
+
+
+def _type_resources(root: Schema) -> None:
+    """Let an amount be a number or a text, as in the requests of a container."""
+    amounts = at(root, f"{rules.SCHEDULING}.minResources")
+    del amounts[PRESERVE]
+    amounts["additionalProperties"] = {INT_OR_STRING: True}
 
 
 def _open(properties: Schema, required: Sequence[str] = ()) -> Schema:
@@ -283,6 +303,12 @@ SELECTOR = _open(
     }
 )
 
+CIDR: Schema = {
+    "type": "string",
+    # No `format`, see FORMATS. The API server looks at the range itself when the NetworkPolicy is made.
+    "pattern": "^[0-9A-Fa-f.:]+/[0-9]{1,3}$",
+}
+
 PEER = _open(
     {
         "podSelector": {
@@ -296,10 +322,8 @@ PEER = _open(
         "ipBlock": {
             **_open(
                 {
-                    "cidr": {"type": "string", "format": "cidr", "description": "Such as 10.1.0.0/16."},
-                    "except": _list(
-                        "Parts of `cidr` that are left out.", {"type": "string", "format": "cidr"}
-                    ),
+                    "cidr": {**CIDR, "description": "Such as 10.1.0.0/16."},
+                    "except": _list("Parts of `cidr` that are left out.", CIDR),
                 },
                 ["cidr"],
             ),

@@ -162,7 +162,7 @@ def _chart(project: Mapping[str, Any], icon: str) -> dict[str, Any]:
     """Chart.yaml; `home` and `sources` are those of `project.urls`, left out while the project has none."""
     urls = project.get("urls", {})
     links = {"home": urls.get("Homepage"), "sources": [urls["Source"]] if "Source" in urls else None}
-    picture = base64.b64encode(icon.encode()).decode()
+    icon_base64 = base64.b64encode(icon.encode()).decode()
     return {
         "apiVersion": "v2",
         "name": "dgl-operator",
@@ -173,7 +173,7 @@ def _chart(project: Mapping[str, Any], icon: str) -> dict[str, Any]:
         "kubeVersion": ">=1.29.0-0",
         "keywords": ["dgl", "graph neural networks", "operator", "training"],
         **{key: value for key, value in links.items() if value},
-        "icon": f"data:image/svg+xml;base64,{picture}",
+        "icon": f"data:image/svg+xml;base64,{icon_base64}",
     }
 
 
@@ -187,7 +187,12 @@ def _chart_crd(definition: Mapping[str, Any]) -> str:
 
 
 def _chart_rules() -> str:
-    parts = {"rules": rbac.RULES, "clusterRules": rbac.OF_CLUSTER}
+    parts = {
+        "rules": rbac.RULES,
+        "clusterRules": rbac.OF_CLUSTER,
+        "kueueRules": rbac.KUEUE,
+        "kueueClusterRules": rbac.KUEUE_OF_CLUSTER,
+    }
     found = f"{{{{/* {HEADER} */}}}}\n"
     for name, rules in parts.items():
         text = "".join(f"# {rule.why}\n{_dump([rule.manifest()])}" for rule in rules)

@@ -8,6 +8,8 @@ compares the list with the verbs that the code uses.
 from dataclasses import dataclass
 from typing import Any
 
+from dgl_operator.api import gang
+from dgl_operator.api.gang import GangApi
 from dglrun.contract import names
 
 
@@ -63,6 +65,13 @@ RULES = (
         ("get", "list", "watch", "create", "patch", "delete"),
         "grant a job's accounts rights over its own pods only, and revoke them when it has ended",
     ),
+    *(
+        Rule(api.group, (gang.PLURAL,), ("get", "create"), why)
+        for api, why in (
+            (GangApi.KUBERNETES, "make a group of the workers of a job that asks for gang scheduling"),
+            (GangApi.COSCHEDULING, "the same where coscheduling is the gang scheduler"),
+        )
+    ),
     Rule(
         "", ("pods/exec",), ("get", "create"), "granted to the accounts of jobs; never used by the operator"
     ),
@@ -85,10 +94,39 @@ OF_CLUSTER = (
 )
 """What no Role can give; the operator works without."""
 
+KUEUE = (
+    Rule(
+        "kueue.x-k8s.io",
+        ("workloads",),
+        ("get", "list", "watch", "create", "delete"),
+        "let jobs wait in queues of Kueue; with the value kueue.enabled alone",
+    ),
+    Rule(
+        "kueue.x-k8s.io",
+        ("workloads/status",),
+        ("patch",),
+        "give the quota of an evicted job back, and say that a job has ended; likewise",
+    ),
+)
+"""Of an operator that runs with `--kueue=true`."""
+
+KUEUE_OF_CLUSTER = (
+    Rule(
+        "kueue.x-k8s.io",
+        ("resourceflavors", "workloadpriorityclasses"),
+        ("get",),
+        "give the pods the nodes that they were admitted for, and the job its priority; likewise",
+    ),
+    Rule(
+        "scheduling.k8s.io", ("priorityclasses",), ("get",), "give the job the priority of its pods; likewise"
+    ),
+)
+"""The same, of objects that belong to no namespace."""
+
 
 def allows(group: str, resource: str, verb: str) -> bool:
     """Whether the operator may do this."""
     return any(
         rule.group == group and resource in rule.resources and verb in rule.verbs
-        for rule in (*RULES, *OF_CLUSTER)
+        for rule in (*RULES, *OF_CLUSTER, *KUEUE, *KUEUE_OF_CLUSTER)
     )

@@ -42,7 +42,7 @@ def _row(path: str, node: dict[str, Any], required: bool) -> tuple[str, ...]:
 
 
 def _type(node: dict[str, Any]) -> str:
-    if node.get("format") == "date-time":
+    if node.get("pattern") == crd.TIME:
         return "time"
     if crd.INT_OR_STRING in node:
         return "integer or string"
@@ -68,7 +68,7 @@ def _bounds(node: dict[str, Any]) -> str:
     if "enum" in node:
         return ", ".join(_code(value) for value in node["enum"])
     found = [f"{words} {node[key]}" for key, words in BOUNDS if key in node]
-    return ", ".join(found + ([_code(node["pattern"])] if "pattern" in node else []))
+    return ", ".join(found + ([_code(node["pattern"])] if node.get("pattern", crd.TIME) != crd.TIME else []))
 
 
 def _rules() -> Rows:
@@ -88,7 +88,7 @@ def _columns() -> Rows:
 def _rights() -> Rows:
     return [
         (_code(rule.group or '""'), ", ".join(rule.resources), ", ".join(rule.verbs), rule.why)
-        for rule in (*rbac.RULES, *rbac.OF_CLUSTER)
+        for rule in (*rbac.RULES, *rbac.OF_CLUSTER, *rbac.KUEUE, *rbac.KUEUE_OF_CLUSTER)
     ]
 
 

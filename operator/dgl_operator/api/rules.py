@@ -10,10 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from dgl_operator.api.v1alpha1 import DGLJob, ExitCodeOperator, FailureRule, ReplicaSpec, shown
+from dgl_operator.api.v1alpha1 import (
+    DGLJob,
+    ExitCodeOperator,
+    FailureRule,
+    ReplicaSpec,
+    SchedulingPolicy,
+    shown,
+)
 from dglrun.contract.names import MAX_JOB_NAME, Mode, Role
 
 SPECS = "spec.dglReplicaSpecs"
+SCHEDULING = "spec.runPolicy.schedulingPolicy"
 NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """DNS label of RFC 1035: the job's Service bears the name, and a Service's name begins with a letter."""
 PATH = r"^(/+([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+))+/*$"
@@ -79,6 +87,9 @@ def _unchanged(field: str) -> str:
     return f"has({here}) == has({before}) && (!has({here}) || {here} == {before})"
 
 
+_HAS_GANG = "(has({0}.runPolicy) && has({0}.runPolicy.schedulingPolicy))"
+_GANG, _GANG_BEFORE = _HAS_GANG.format("self"), _HAS_GANG.format("oldSelf")
+
 IMMUTABLE_OPTIONAL = {
     "failurePolicy": _unchanged("failurePolicy"),
     "datasetVolume": _unchanged("datasetVolume"),
@@ -86,6 +97,8 @@ IMMUTABLE_OPTIONAL = {
     "runPolicy.managedBy": "(has(self.runPolicy) && has(self.runPolicy.managedBy) ? "
     "self.runPolicy.managedBy : '') == (has(oldSelf.runPolicy) && has(oldSelf.runPolicy.managedBy) ? "
     "oldSelf.runPolicy.managedBy : '')",
+    "runPolicy.schedulingPolicy": f"{_GANG} == {_GANG_BEFORE} && (!{_GANG} || "
+    "self.runPolicy.schedulingPolicy == oldSelf.runPolicy.schedulingPolicy)",
 }
 """Fields of spec that may be absent, with rules on `spec`: a field's own rule does not see it come or go."""
 
@@ -210,7 +223,45 @@ RULES = (
         found=lambda job: shown(_mount_path(job)),
         field=".mountPath",
     ),
+    Rule(
+        at="spec",
+        cel=f"self.partitionMode != 'Skip' || !{_GANG}",
+        holds=lambda job: job.spec.partition_mode.has_workers or _gang(job) is None,
+        message="expected no schedulingPolicy with partitionMode Skip, since there are no workers",
+        found=lambda _: "one",
+        field=".runPolicy",
+        reason=Reason.FORBIDDEN,
+    ),
+    Rule(
+        at="spec",
+        cel=f"!{_GANG} || !has(self.runPolicy.schedulingPolicy.minAvailable) || "
+        "!('Worker' in self.dglReplicaSpecs) || "
+        "self.runPolicy.schedulingPolicy.minAvailable <= self.dglReplicaSpecs['Worker'].replicas",
+        holds=lambda job: _min_available(job) <= max(1, _replicas(job, Role.WORKER)),
+        message="expected minAvailable of at most Worker.replicas, since the gang is the workers alone",
+        found=lambda job: f"{_min_available(job)} of {_replicas(job, Role.WORKER)}",
+        field=".runPolicy.schedulingPolicy.minAvailable",
+    ),
+    Rule(
+        at=SCHEDULING,
+        cel="!has(self.queue) || self.queue == ''",
+        holds=lambda job: not (gang := _gang(job)) or not gang.queue,
+        message="expected no queue, since neither Kubernetes' own gang scheduling nor coscheduling has one",
+        found=lambda job: shown(gang.queue if (gang := _gang(job)) else None),
+        field=".queue",
+        reason=Reason.FORBIDDEN,
+    ),
 )
+
+
+def _gang(job: DGLJob) -> SchedulingPolicy | None:
+    return job.spec.run_policy.scheduling_policy
+
+
+def _min_available(job: DGLJob) -> int:
+    """The number that the job gives, 0 where it gives none."""
+    gang = _gang(job)
+    return gang.min_available or 0 if gang else 0
 
 
 def _mount_path(job: DGLJob) -> str:

@@ -41,6 +41,9 @@ MAX_REPLACED = 100
 """Workers of one job that are replaced alone; further losses cost attempts, which are bounded, too."""
 MAX_RULES = 20
 """Rules of a failure policy, as many as a Job may have."""
+MAX_RESOURCES = 32
+"""Resources that `minResources` may name."""
+DNS_SUBDOMAIN = r"^[a-z0-9]+([.-]+[a-z0-9]+)*$"
 MANAGER = "qihoo.net/dgl-operator"
 """What `spec.runPolicy.managedBy` calls this operator."""
 PERCENT = r"^[0-9]+(\.[0-9]+)?%$"
@@ -224,6 +227,22 @@ class DatasetVolume(Model):
         return mount_path({"mountPath": self.mount_path})
 
 
+class SchedulingPolicy(Model):
+    """How the workers get their nodes together: all of them or none."""
+
+    min_available: int | None = Field(default=None, ge=1, le=MAX_WORKERS)
+    """Workers that get nodes together or not at all; unset: all."""
+    priority_class: str | None = Field(default=None, min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
+    """PriorityClass of the workers, where their template names none."""
+    min_resources: dict[str, Any] = Field(default_factory=dict, max_length=MAX_RESOURCES)
+    """What the cluster has to have free before any worker gets a node; coscheduling only."""
+    schedule_timeout_seconds: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """Seconds that workers which have found a node wait for the others before all try again; coscheduling
+    only. startDeadlineSeconds bounds the whole wait."""
+    queue: str | None = Field(default=None, max_length=253)
+    """Not supported: neither of the two gang schedulers has queues."""
+
+
 class RunPolicy(Model):
     """How long the job and its pods may take, how often it is tried, and who looks after it."""
 
@@ -250,6 +269,10 @@ class RunPolicy(Model):
     )
     """Controller that looks after the job; any other than qihoo.net/dgl-operator: this operator neither acts
     on the job nor writes its status. Cannot be changed after creation."""
+    scheduling_policy: SchedulingPolicy | None = None
+    """Gang scheduling: the workers get their nodes together or not at all. Launcher and partitioner are no
+    part of the gang, since workers come when the graph is partitioned. Unset: each worker by itself. Cannot
+    be changed after creation."""
 
 
 class FailureAction(Enum):

@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
-from dgl_operator.domain import clean_up, clocks, failure, failure_policy, hold, milestones, worker_losses
+from dgl_operator.domain import (
+    admission,
+    clean_up,
+    clocks,
+    failure,
+    failure_policy,
+    hold,
+    milestones,
+    worker_losses,
+)
 from dgl_operator.domain.attempts import Life
 from dgl_operator.domain.failure import Failure
 from dgl_operator.domain.observed import Observed, Pod
@@ -73,6 +82,13 @@ def decide(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision
         said: What the current attempt reported of itself.
         now: The clock's value, whole seconds.
     """
+    decision = _decided(job, seen, said, now)
+    is_final = decision.phase.is_final
+    step = admission.next_step(job, seen, is_final=is_final, is_held=decision.is_held)
+    return replace(decision, workload=step) if step else decision
+
+
+def _decided(job: DGLJob, seen: Observed, said: Report, now: datetime) -> Decision:
     if job.status.phase and job.status.phase.is_final:
         return clean_up.after_end(job, job.status.phase, seen, now)
     seen = _numbered(seen, Life.of(job.status))
@@ -141,6 +157,8 @@ def _under_way(look: Look, seen: Observed) -> Decision:
         return replace(_unless_failed(alone, ()), roles=frozenset())
     if look.job.spec.run_policy.suspend:
         return hold.suspended(look.job, seen, look.life, look.now)
+    if waits := admission.hold(look.job, seen):
+        return hold.suspended(look.job, seen, look.life, look.now, waits)
     if look.life.current is None and (waited := _between(look)):
         return waited
     return _unless_failed(look, _lost(look))

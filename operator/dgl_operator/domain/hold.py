@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from dgl_operator.api import kueue
 from dgl_operator.api.v1alpha1 import DGLJob, FailureAction, Phase
-from dgl_operator.domain import attempts, clocks, failure_policy, milestones
+from dgl_operator.domain import admission, attempts, clocks, failure_policy, milestones
 from dgl_operator.domain.attempts import Cause, Life
 from dgl_operator.domain.failure import Failure
 from dgl_operator.domain.observed import Observed, Pod
@@ -24,22 +25,27 @@ not keep a job for ever: with the waits between short attempts so many take more
 a week may lose a pod every 100 minutes."""
 
 _RESUMED = "JobResumed"
+_BY_USER = admission.Hold(attempts.SUSPENDED, "spec.runPolicy.suspend is true")
 
 
-def suspended(job: DGLJob, seen: Observed, life: Life, now: datetime) -> Decision:
+def suspended(
+    job: DGLJob, seen: Observed, life: Life, now: datetime, why: admission.Hold = _BY_USER
+) -> Decision:
     """Take the pods away; the attempt that they belonged to has ended."""
     own = [pod for pod in seen.pods if pod.attempt == life.attempt]
     is_adopted = not life.attempts and job.status.phase not in (None, Phase.SUSPENDED)
     if own or is_adopted:  # an older operator has begun it
         life = life.begun(now)
     if life.current:
-        life = life.following(Cause.SUSPENSION, now, attempts.SUSPENDED, "the job was suspended")
+        said = "the job was suspended" if why is _BY_USER else why.message
+        life = life.following(Cause.SUSPENSION, now, attempts.SUSPENDED, said)
     facts = (
         milestones.accepted(job),
         *milestones.withdrawn(job, attempts.SUSPENDED),
-        Fact(SUSPENDED, True, attempts.SUSPENDED, "spec.runPolicy.suspend is true"),
+        Fact(SUSPENDED, True, why.reason, why.message),
     )
-    message = f"suspended; {_leaving(seen.pods)}" if seen.pods else "suspended"
+    said = "suspended" if why is _BY_USER else why.message
+    message = f"{said}; {_leaving(seen.pods)}" if seen.pods else said
     decision = Decision(Phase.SUSPENDED, message, facts, life=life.suspended(), is_held=True)
     return unblocked(_without(decision, seen.pods, now), job.status)
 
@@ -48,7 +54,9 @@ def resumed(job: DGLJob) -> tuple[Fact, ...]:
     """Return what is to be said of a job that was suspended and is no longer."""
     if not reached(job.status, SUSPENDED):
         return ()
-    return (Fact(SUSPENDED, False, _RESUMED, "spec.runPolicy.suspend is false"),)
+    queue = kueue.queue(job)
+    why = f"queue {queue}: Kueue admitted the job" if queue else "spec.runPolicy.suspend is false"
+    return (Fact(SUSPENDED, False, admission.RESUMED if queue else _RESUMED, why),)
 
 
 def next_or_end(job: DGLJob, seen: Observed, cause: Failure, life: Life, now: datetime) -> Decision:

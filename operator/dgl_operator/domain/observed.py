@@ -6,6 +6,7 @@ is in the job follows from its name, which nobody can change, and never from its
 """
 
 import math
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _BLOCKING = {
 _EVICTIONS = ("Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost")
 """Reasons of a failed pod by which kubelets before DisruptionTarget said that they had ended it."""
 
+_ENDED_BY_DELETION = (0, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+"""Exit codes of a main container that was told to end: one that traps SIGTERM ends with 0."""
 _MAX_DIGITS = 10
 _LAST_LINES = 2048
 """Characters of a termination message that are passed on; its end names the cause."""
@@ -379,20 +382,34 @@ def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mappin
     if end is None and status.get("phase") != "Succeeded":
         return False
     ended = end.at.timestamp() if end and end.at else math.inf
-    return any(begun <= ended for begun in _interruptions(raw, status))
+    return any(begun <= ended for begun in _interruptions(raw, status, end))
 
 
-def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[float]:
+def _interruptions(raw: Mapping[str, Any], status: Mapping[str, Any], end: "Ended | None") -> Iterator[float]:
     """When something began to end the pod, in seconds; minus infinity where nobody noted the time."""
     metadata, target = fields.mapping(raw.get("metadata")), _condition(status, disruption.CONDITION)
     if fields.text(metadata.get("deletionTimestamp")):
-        yield _shifted(metadata.get("deletionTimestamp"), -_seconds(metadata, "deletionGracePeriodSeconds"))
+        yield _deletion_began(raw, end)
     if target.get("status") == "True":
         yield _shifted(target.get("lastTransitionTime"), 0)
     elif status.get("phase") == "Failed" and status.get("reason") in _EVICTIONS:
         yield -math.inf
     if status.get("phase") == "Failed" and status.get("reason") == "DeadlineExceeded":
         yield _shifted(status.get("startTime"), _seconds(_spec(raw), "activeDeadlineSeconds"))
+
+
+def _deletion_began(raw: Mapping[str, Any], end: "Ended | None") -> float:
+    """When the pod was deleted: by its grace period before its deletionTimestamp.
+
+    Once the containers have ended, the kubelet deletes the pod again with a grace period of 0, and the API
+    server puts its own time into the timestamp. The deletion was then at most the period of the pod's spec
+    before: a main container that ended within it, as one does that is told to, was ended by it.
+    """
+    metadata, key = fields.mapping(raw.get("metadata")), "terminationGracePeriodSeconds"
+    grace = _seconds(metadata, "deletionGracePeriodSeconds")
+    if not grace and end is not None and end.exit_code in _ENDED_BY_DELETION:
+        grace = _seconds(_spec(raw), key)
+    return _shifted(metadata.get("deletionTimestamp"), -grace)
 
 
 def _shifted(time: Any, seconds: int) -> float:

@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dgl_operator.api import kueue
 from dgl_operator.api.v1alpha1 import MAX_ANNOTATIONS, MAX_WORKERS
-from dgl_operator.domain import fields
+from dgl_operator.domain import admission, fields
 from dgl_operator.domain.report import MAX_BYTES
 from dglrun.contract import names, report
 
@@ -45,7 +46,7 @@ def pod(raw: Mapping[str, Any]) -> Json:
         **_scalars(raw, ("apiVersion", "kind")),
         "metadata": metadata,
         "spec": {
-            **_scalars(spec, ("activeDeadlineSeconds", "nodeName")),
+            **_scalars(spec, ("activeDeadlineSeconds", "nodeName", "terminationGracePeriodSeconds")),
             "containers": [_scalars(each, ("name",)) for each in _chosen(spec.get("containers"), main)],
         },
         "status": {
@@ -82,6 +83,9 @@ def other(raw: Mapping[str, Any]) -> Json:
         found["spec"] = _service(fields.mapping(raw.get("spec")))
     if raw.get("kind") == "NetworkPolicy":
         found["spec"] = _policy(fields.mapping(raw.get("spec")))
+    if raw.get("kind") == kueue.KIND:
+        found["spec"] = _scalars(fields.mapping(raw.get("spec")), ("queueName", "active"))
+        found["status"] = _admission(fields.mapping(raw.get("status")))
     return found
 
 
@@ -185,6 +189,42 @@ def _service(spec: Mapping[str, Any]) -> Json:
         "selector": _scalars(fields.mapping(spec.get("selector")), _LABELS),
         "ports": [
             _scalars(each, ("name", "port", "protocol")) for each in fields.items(spec.get("ports"))[:_FEW]
+        ],
+    }
+
+
+def _admission(status: Mapping[str, Any]) -> Json:
+    """Of a Workload's status the conditions that are read, and what the admission gives to the pods."""
+    conditions = [
+        _scalars(each, _CONDITION[:4])
+        for each in fields.items(status.get("conditions"))
+        if each.get("type") in admission.CONDITIONS
+    ]
+    found: Json = {"conditions": conditions[:_FEW]}
+    if admitted := fields.mapping(status.get("admission")):
+        sets = fields.items(admitted.get("podSetAssignments"))[:_FEW]
+        found["admission"] = {"podSetAssignments": [_assignment(each) for each in sets]}
+    if checks := fields.items(status.get("admissionChecks"))[:_FEW]:
+        found["admissionChecks"] = [
+            {"podSetUpdates": [_update(each) for each in fields.items(check.get("podSetUpdates"))[:_FEW]]}
+            for check in checks
+        ]
+    return found
+
+
+def _assignment(each: Mapping[str, Any]) -> Json:
+    flavors = fields.mapping(each.get("flavors"))
+    return {**_scalars(each, ("name",)), "flavors": _scalars(flavors, list(flavors)[:_FEW])}
+
+
+def _update(each: Mapping[str, Any]) -> Json:
+    maps = {key: fields.mapping(each.get(key)) for key in ("labels", "annotations", "nodeSelector")}
+    return {
+        **_scalars(each, ("name",)),
+        **{key: _scalars(values, list(values)[:_FEW]) for key, values in maps.items()},
+        "tolerations": [
+            _scalars(toleration, ("key", "operator", "value", "effect", "tolerationSeconds"))
+            for toleration in fields.items(each.get("tolerations"))[:_FEW]
         ],
     }
 

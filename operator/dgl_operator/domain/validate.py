@@ -11,7 +11,7 @@ from typing import Any
 
 from dgl_operator.api import quantity, rules
 from dgl_operator.api.v1alpha1 import DGLJob, ReplicaSpec, mount_path, shown
-from dgl_operator.domain import accounts, data_volume, shapes
+from dgl_operator.domain import accounts, data_volume, gang, shapes
 from dglrun.contract import names
 from dglrun.contract.names import Mode, Role
 
@@ -46,6 +46,7 @@ def problems(job: DGLJob) -> tuple[str, ...]:
             *_each_role(job),
             *data_volume.problems(job),
             *accounts.problems(job),
+            *gang.problems(job),
         ),
     )
     return next((found for check in checks if (found := tuple(islice(check(job), MAX_PROBLEMS)))), ())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dgl_operator.api.v1alpha1 import Condition, DGLJob, JobStatus, Phase
+from dgl_operator.domain.admission import Step
 from dgl_operator.domain.attempts import Life
 from dgl_operator.domain.observed import Pod, Problem
 from dglrun.contract import names
@@ -58,6 +59,7 @@ class Decision:
         life: The attempts as they are now, None for no change.
         look_again: When to look again though nothing changes, None for never.
         is_certain: Whether the end rests on what cannot change any more: a pod that has ended stays ended.
+        workload: What is to be done with the job's Workload of Kueue, None for nothing.
     """
 
     phase: Phase
@@ -74,6 +76,7 @@ class Decision:
     is_certain: bool = False
     life: Life | None = None
     look_again: datetime | None = None
+    workload: Step | None = None
 
     def needs_fresh_read(self, status: JobStatus) -> bool:
         """Whether it ends the job, an attempt or a pod, or counts a loss: it must rest on a fresh read.

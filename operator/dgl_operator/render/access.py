@@ -39,7 +39,7 @@ def rights(job: DGLJob, own_pods: frozenset[str]) -> list[Json]:
 
 
 def rights_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
-    """Return kind and name of what `rights` may give, in the order in which it is taken away."""
+    """Return kind and name of what `rights` may give, in the order in which they are deleted."""
     return tuple((kind, name) for name in _accounts(job) for kind in ("RoleBinding", "Role"))
 
 
@@ -94,11 +94,14 @@ def _has_started(job: DGLJob) -> bool:
 
 
 def _of_partitioner(job: DGLJob, own_pods: frozenset[str]) -> list[Json] | None:
-    """Rules on pods of the partitioner, which delivers into the launcher."""
-    target = names.launcher(identity.job_name(job))
+    """Rules on pods of the partitioner, which delivers into the launcher and reads which image it has."""
+    target, own = names.launcher(identity.job_name(job)), names.partitioner(identity.job_name(job))
     if target not in own_pods:
         return None
-    return [_rule("pods", [target], "get"), _rule("pods/exec", [target], "get", "create")]
+    return [
+        _rule("pods", [target, *({own} & own_pods)], "get"),
+        _rule("pods/exec", [target], "get", "create"),
+    ]
 
 
 def _granted(job: DGLJob, name: str, rules: list[Json]) -> list[Json]:

@@ -6,8 +6,9 @@ no pod is ever open to others; then pods; rights last, on pods that are known to
 
 from collections.abc import Iterator
 
+from dgl_operator.api.gang import GangApi
 from dgl_operator.api.v1alpha1 import DGLJob
-from dgl_operator.render import access, config, identity, network
+from dgl_operator.render import access, config, gang, identity, network
 from dgl_operator.render import pods as rendered
 from dgl_operator.render.config import Addresses
 from dgl_operator.render.merge import Json
@@ -35,7 +36,11 @@ def policies_names(job: DGLJob) -> tuple[tuple[str, str], ...]:
 
 
 def pods(
-    job: DGLJob, roles: frozenset[Role], images: Images, present: frozenset[str] = frozenset()
+    job: DGLJob,
+    roles: frozenset[Role],
+    images: Images,
+    present: frozenset[str] = frozenset(),
+    api: GangApi | None = None,
 ) -> Iterator[Json]:
     """Yield the pods of the roles, each ready to be created; the launcher first.
 
@@ -46,10 +51,11 @@ def pods(
         roles: Roles whose pods must exist.
         images: Images of the init containers.
         present: Names of pods that exist and need no rendering.
+        api: How workers join their gang, None where they have none.
     """
     order = (Role.LAUNCHER, Role.PARTITIONER, Role.WORKER)
     return (
-        rendered.pod(job, role, index, images)
+        _pod(job, role, index, images, api)
         for role in order
         if role in roles
         for index in range(_replicas(job, role))
@@ -57,9 +63,16 @@ def pods(
     )
 
 
-def first_pods(job: DGLJob, roles: frozenset[Role], images: Images) -> tuple[Json, ...]:
+def first_pods(
+    job: DGLJob, roles: frozenset[Role], images: Images, api: GangApi | None = None
+) -> tuple[Json, ...]:
     """Return one pod for each role, as the others of a role differ in name and index alone."""
-    return tuple(rendered.pod(job, role, 0, images) for role in Role if role in roles)
+    return tuple(_pod(job, role, 0, images, api) for role in Role if role in roles)
+
+
+def _pod(job: DGLJob, role: Role, index: int, images: Images, api: GangApi | None) -> Json:
+    made = rendered.pod(job, role, index, images)
+    return gang.joined(job, made, api) if api and role is Role.WORKER else made
 
 
 def rights(job: DGLJob, own_pods: frozenset[str]) -> tuple[Json, ...]:

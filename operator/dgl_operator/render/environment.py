@@ -22,7 +22,7 @@ def of_main(job: DGLJob, role: Role, index: int, image: str) -> list[Json]:
     if role is Role.PARTITIONER:
         values[env.PHASE] = env.PHASE_PARTITIONER
         values[env.IMAGE] = image
-    if role is Role.LAUNCHER and job.spec.partition_mode.has_partitioner:
+    if role is Role.LAUNCHER and job.spec.partition_mode is not Mode.SKIP:
         values[env.REPLACEMENT_TIMEOUT] = str(_replacement_timeout(job))
     if role is Role.WORKER:
         values[env.WORKER_INDEX] = str(index)

@@ -27,7 +27,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Makes the main container the target of `kubectl logs` and `kubectl exec`."""
 
 _REAPED = {"shareProcessNamespace": True}
-"""The pause process reaps what the supervisor leaves, and an idle `sleep` gets SIGTERM like any other."""
+"""The pause process reaps what the agent leaves, and an idle `sleep` gets SIGTERM like any other."""
 
 
 def pod(job: DGLJob, role: Role, index: int, images: Images) -> Json:

@@ -26,7 +26,9 @@ class Rendering:
     Attributes:
         images: Images of our own init containers.
         has_network_policy: Whether a job that does not say gets a NetworkPolicy.
+        has_kueue: Whether jobs that name a queue wait for their admission by Kueue.
     """
 
     images: Images
     has_network_policy: bool = True
+    has_kueue: bool = False

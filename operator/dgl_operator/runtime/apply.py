@@ -39,8 +39,7 @@ class Applier:
     def objects(self, wanted: Iterable[Json], seen: Observed, uid: str) -> Problem | None:
         """Create or correct objects in their order; stops at the first that cannot be had."""
         for body in wanted:
-            actual = seen.objects.get((body["kind"], body["metadata"]["name"]))
-            if problem := self._object(body, actual, uid):
+            if problem := self._object(body, _actual(body, seen), uid):
                 return problem
         return None
 
@@ -51,18 +50,20 @@ class Applier:
         know, which would be tried again and again.
         """
         for body in wanted:
-            actual = seen.objects.get((body["kind"], body["metadata"]["name"]))
-            if actual is not None and not is_met(body, actual) and (problem := self.rehearse(body)):
+            is_new = _actual(body, seen) is None
+            if not is_new and not _is_there(body, seen) and (problem := self.rehearse(body)):
                 return problem
         return self.objects(wanted, seen, uid)
 
     def rights(self, wanted: Sequence[Json], seen: Observed, uid: str) -> Problem | None:
         """Create or correct Roles side by side, then the RoleBindings, which need them.
 
-        The API server takes a tenth of a second for each, to look whether we hold what we grant.
+        The API server takes a tenth of a second for each, to look whether we hold what we grant. Most looks
+        find them all there, and start no thread.
         """
+        lacking = [body for body in wanted if not _is_there(body, seen)]
         for kind in (Kind.ROLE, Kind.ROLE_BINDING):
-            bodies = [body for body in wanted if Kind.of(body) is kind]
+            bodies = [body for body in lacking if Kind.of(body) is kind]
             found = in_parallel(lambda body: self.objects([body], seen, uid), bodies, one_by_one=1)
             if problem := next((each for each in found if each), None):
                 return problem
@@ -201,6 +202,15 @@ class Applier:
         self._store.put_alive(Kind.POD, found)
 
 
+def _actual(body: Json, seen: Observed) -> Mapping[str, Any] | None:
+    return seen.objects.get((body["kind"], body["metadata"]["name"]))
+
+
+def _is_there(body: Json, seen: Observed) -> bool:
+    actual = _actual(body, seen)
+    return actual is not None and is_met(body, actual)
+
+
 def in_parallel(
     call: Callable[[ItemT], ResultT], items: Sequence[ItemT], one_by_one: int = _ONE_BY_ONE
 ) -> list[ResultT]:
@@ -261,7 +271,7 @@ def _is_wrong_for_ever(body: Json, error: Refused) -> bool:
 
 
 def _predecessor(body: Json, found: Json) -> Problem | None:
-    """Say that a pod of an earlier attempt has the name still; it is known from now on, and is taken away."""
+    """Say that a pod of an earlier attempt has the name still; it is known from now on, and is deleted."""
     if attempt_of(found) >= attempt_of(body):
         return None
     return Problem(

@@ -99,6 +99,9 @@ class Cluster(Protocol):
     def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """Read one object, None when it does not exist."""
 
+    def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind in this version."""
+
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """Create an object and return it as stored; a rehearsal is a server-side dry run.
 
@@ -165,6 +168,16 @@ class Cluster(Protocol):
         Raises:
             NotFound: the job is gone.
             Conflict: it has changed since, or the name belongs to another job now.
+        """
+
+    def patch_status(self, actual: Mapping[str, Any], status: Json) -> Json:
+        """Change fields of the status of an object that is no job, as it was last seen.
+
+        A list is replaced as a whole, and a field with null is removed.
+
+        Raises:
+            NotFound: it is gone.
+            Conflict: it has changed since, or the name belongs to another object now.
         """
 
     def post_event(self, body: Json) -> None:

@@ -18,6 +18,9 @@ MAX_DEPTH = 200
 UNREADABLE = "dgl-operator/unreadable"
 """Key at the top of an object that could not be read whole; its value is the reason."""
 
+_CACHED_BYTES = 64 * 1024
+"""The keys of a larger answer are not remembered: what a user made up would keep its memory from being given
+back, and few answers are so large."""
 _KEPT_LEVELS = 12
 """Levels of an unreadable object that are kept: enough for its metadata and status."""
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
@@ -37,7 +40,7 @@ def one(data: bytes) -> Json:
         DecodeError: the text is no JSON object.
     """
     try:
-        return _object(from_json(data, cache_strings="keys"))
+        return _object(_parsed(data))
     except ValueError as error:
         return _cut(data, error)
 
@@ -49,7 +52,7 @@ def listed(data: bytes) -> Json:
         DecodeError: the text is no JSON object.
     """
     try:
-        return _object(from_json(data, cache_strings="keys"))
+        return _object(_parsed(data))
     except ValueError as error:
         answer = _cut(data, error)
     return {**answer, "items": [one(data[start:end]) for start, end in _items(data)]}
@@ -62,7 +65,7 @@ def event(data: bytes) -> tuple[str, Json]:
         DecodeError: the line is no watch event.
     """
     try:
-        found = _object(from_json(data, cache_strings="keys"))
+        found = _object(_parsed(data))
         item = found["object"]
     except ValueError as error:
         found = _cut(data, error)
@@ -70,6 +73,10 @@ def event(data: bytes) -> tuple[str, Json]:
     except KeyError as error:
         raise DecodeError(f"expected a watch event, got an object without {error}") from error
     return str(found.get("type")), _object(item)
+
+
+def _parsed(data: bytes) -> Any:
+    return from_json(data, cache_strings="keys" if len(data) < _CACHED_BYTES else "none")
 
 
 def _object(found: Any) -> Json:

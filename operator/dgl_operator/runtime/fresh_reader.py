@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from dgl_operator.api import kueue
+from dgl_operator.domain import admission
 from dgl_operator.runtime.apply import Applier
 from dgl_operator.runtime.cluster import Cluster
 from dgl_operator.runtime.kinds import Key, Kind
@@ -13,10 +15,13 @@ from dglrun.contract import names
 class FreshReader:
     """Reads into the store, so that later looks know what was read."""
 
-    def __init__(self, cluster: Cluster, store: Store, applier: Applier) -> None:
+    def __init__(
+        self, cluster: Cluster, store: Store, applier: Applier, *, reads_workloads: bool = False
+    ) -> None:
         self._cluster = cluster
         self._store = store
         self._applier = applier
+        self._reads_workloads = reads_workloads
 
     def fresh(self, view: View) -> View | None:
         """Read past the watches before something ends or is deleted; None when the job is gone."""
@@ -28,6 +33,8 @@ class FreshReader:
         self._store.put(Kind.JOB, raw)
         self._read_report(key)
         self._read_pods(key)
+        if self._reads_workloads and admission.is_counted(view.job, view.seen):
+            self._read_workload(view)
         if "deletionTimestamp" in raw["metadata"]:
             return None
         fresh = View.of(raw, self._store.seen(key), view.now)
@@ -41,6 +48,14 @@ class FreshReader:
     def _read_report(self, key: Key) -> None:
         if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):
             self._store.put_alive(Kind.CONFIG_MAP, found)
+
+    def _read_workload(self, view: View) -> None:
+        """Look whether Kueue still admits the job: its pods must not go for a watch that is late."""
+        key, name = view.key, kueue.workload_name(view.key.name)
+        if found := self._cluster.get(Kind.WORKLOAD, key.namespace, name):
+            self._store.put_alive(Kind.WORKLOAD, found)
+        elif known := view.seen.objects.get((kueue.KIND, name)):
+            self._store.drop(Kind.WORKLOAD, dict(known))
 
     def _read_pods(self, key: Key) -> None:
         present: set[str] = set()

@@ -53,7 +53,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # connections come in one thread and end in their own
         self._open: OrderedDict[Any, None] = OrderedDict()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), handler)

@@ -78,13 +78,15 @@ class Informer:
     def silence(self) -> float:
         """Seconds since the API server was last heard of, or since the last full list is overdue.
 
-        A namespace whose reading is forbidden counts as heard: a restart would not change that.
+        A namespace whose reading is forbidden counts as heard, and so does Kueue, if away: a restart
+        would not change that.
         """
         if not self._thread.is_alive():
             return float("inf")
         now = time.monotonic()
         overdue = now - self._listed - self._feed.relist_seconds
-        return 0.0 if self.is_forbidden else max(now - self._contact, overdue)
+        is_excused = self.is_forbidden or self.kind is Kind.WORKLOAD
+        return 0.0 if is_excused else max(now - self._contact, overdue)
 
     def _run(self) -> None:
         failures = 0
@@ -112,7 +114,8 @@ class Informer:
                 self._stopped.wait(_wait(failures))
 
     def _failed(self, error: ClusterBusy | Refused, failures: int) -> None:
-        self.is_forbidden = isinstance(error, Refused) and error.status == 403
+        hopeless = (403, 404) if self.kind is Kind.WORKLOAD else (403,)  # Kueue may come later, or never
+        self.is_forbidden = isinstance(error, Refused) and error.status in hopeless
         self._feed.metrics.watch_errors.labels(self.kind.plural).inc()
         if str(error) != self._told:
             log.warning("watch of %s: %s; again in %.0f s", self, error, _wait(failures))

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from dgl_operator.api import gang
+from dgl_operator.api.gang import GangApi
 from dglrun.contract import names
 
 Json = dict[str, Any]
@@ -47,11 +49,24 @@ class Kind(Enum):
     EVENT = ("Event", "v1", "events")
     LEASE = ("Lease", "coordination.k8s.io/v1", "leases")
     NODE = ("Node", "v1", "nodes")
+    POD_GROUP = (gang.KIND, GangApi.KUBERNETES.value, gang.PLURAL)
+    COSCHEDULING_POD_GROUP = (gang.KIND, GangApi.COSCHEDULING.value, gang.PLURAL)
+    WORKLOAD = ("Workload", "kueue.x-k8s.io/v1beta1", "workloads")
+    RESOURCE_FLAVOR = ("ResourceFlavor", "kueue.x-k8s.io/v1beta1", "resourceflavors")
+    WORKLOAD_PRIORITY_CLASS = (
+        "WorkloadPriorityClass",
+        "kueue.x-k8s.io/v1beta1",
+        "workloadpriorityclasses",
+    )
+    PRIORITY_CLASS = ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses")
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Kind":
-        """The kind of a rendered object."""
-        return next(kind for kind in cls if kind.value[0] == body["kind"])
+        """The kind of a rendered object; two kinds of one name differ in their API version."""
+        version = body.get("apiVersion")
+        return next(
+            kind for kind in cls if kind.value[0] == body["kind"] and version in (None, kind.api_version)
+        )
 
     @property
     def api_version(self) -> str:

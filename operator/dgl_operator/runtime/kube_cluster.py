@@ -21,6 +21,7 @@ from kubernetes import client, config
 
 from dgl_operator.domain.verdict import STOPPING_DEADLINE
 from dgl_operator.runtime import decode
+from dgl_operator.runtime.authorization import Authorization
 from dgl_operator.runtime.cluster import (
     AlreadyExists,
     Change,
@@ -44,9 +45,10 @@ SILENCE_SECONDS = 90
 POOL = 64
 """Connections kept open: the reconcile threads, the pod creators and the watches."""
 
-FIRST_PAGE, LARGEST_PAGE = 50, 500
-PAGE_BYTES = 1 << 20
-"""The size that pages are steered to, by the objects of the page before."""
+FIRST_PAGE, LARGEST_PAGE = 20, 500
+PAGE_BYTES = 1 << 18
+"""The size that pages are steered to, by the objects of the page before. Read objects take several times the
+memory of their text, and all kinds and namespaces are listed side by side."""
 MAX_ANSWER_BYTES = 8 << 20
 """No object is larger than etcd's 1.5 MiB; of a list answer beyond this a smaller page is asked for."""
 
@@ -96,7 +98,11 @@ class KubeCluster:
         settings.connection_pool_maxsize = POOL
         self._settings = settings
         self._pool: urllib3.PoolManager = client.ApiClient(settings).rest_client.pool_manager
-        self._agent = f"{FIELD_MANAGER}/{metadata.version('dgl-operator')}"
+        self._authorization = Authorization(settings.auth_settings)
+        self._headers = {
+            "Accept": "application/json",
+            "User-Agent": f"{FIELD_MANAGER}/{metadata.version('dgl-operator')}",
+        }
 
     def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
         """See `Cluster`; a page is as large as the objects of the one before let expect."""
@@ -148,6 +154,14 @@ class KubeCluster:
         except NotFound:
             return None
 
+    def serves(self, kind: Kind) -> bool:
+        """See `Cluster`; whoever may not discover APIs has none."""
+        try:
+            found = self._call(Request("GET", f"/apis/{kind.api_version}"))
+        except Refused:
+            return False
+        return any(each.get("name") == kind.plural for each in found.get("resources") or ())
+
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
@@ -192,7 +206,8 @@ class KubeCluster:
             found = self._call(Request("DELETE", kind.path(place.namespace, place.name), None, body))
         except (NotFound, Conflict):
             return None
-        is_leaving = "deletionTimestamp" in (found.get("metadata") or {})
+        # An object that went with this very request has the timestamp, too, but no version any more.
+        is_leaving = {"deletionTimestamp", "resourceVersion"} <= (found.get("metadata") or {}).keys()
         return found if is_leaving else None
 
     def delete_job(self, job: Mapping[str, Any]) -> None:
@@ -220,6 +235,13 @@ class KubeCluster:
         return self._call(
             Request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, body, _APPLY)
         )
+
+    def patch_status(self, actual: Mapping[str, Any], status: Json) -> Json:
+        """See `Cluster`."""
+        known = actual["metadata"]
+        path = Kind.of(actual).path(known["namespace"], known["name"]) + "/status"
+        body = {"metadata": _as_seen(actual), "status": status}
+        return self._call(Request("PATCH", path, {"fieldManager": FIELD_MANAGER}, body, _MERGE))
 
     def post_event(self, body: Json) -> None:
         """See `Cluster`."""
@@ -256,12 +278,8 @@ class KubeCluster:
 
     def _request(self, request: Request, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
         words = f"?{urllib.parse.urlencode(request.query, safe='/')}" if request.query else ""
-        headers = {
-            "Accept": "application/json",
-            "Content-Type": request.content_type,
-            "User-Agent": self._agent,
-        }
-        headers |= {found["key"]: found["value"] for found in self._settings.auth_settings().values()}
+        known_by = self._authorization.headers()
+        headers = {**self._headers, "Content-Type": request.content_type, **known_by}
         try:
             response = self._pool.request(
                 request.method,
@@ -280,6 +298,8 @@ class KubeCluster:
             data = _read(response, request.name, time.monotonic() + self._timeout)
         finally:
             response.release_conn()
+        if response.status == 401:
+            self._authorization.forget(known_by)
         raise _error(response.status, data, response.headers.get("Retry-After"), request.name)
 
 

@@ -8,15 +8,19 @@ import logging
 
 log = logging.getLogger(__name__)
 
-_ARENA_MAX = -8
-"""M_ARENA_MAX of glibc's malloc.h."""
+_ARENA_MAX, _MMAP_THRESHOLD = -8, -3
+"""M_ARENA_MAX and M_MMAP_THRESHOLD of glibc's malloc.h."""
 _POOLS = 2
+_LARGE = 128 * 1024
 
 
 def bound_pools() -> None:
-    """Let all threads share few pools; does nothing with another C library than glibc."""
+    """Let threads share few pools without large pieces; does nothing with a C library other than glibc."""
     if mallopt := _function("mallopt"):
         mallopt(_ARENA_MAX, _POOLS)
+        # The default as a fixed value: else it grows to the largest piece that was ever freed, and from then
+        # on such pieces lie in the pools between small ones that stay, and cannot be given back.
+        mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 def give_back() -> None:

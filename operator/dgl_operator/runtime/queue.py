@@ -1,6 +1,7 @@
 """Runs reconcile for each key that is due: a bounded number of threads around the delay queue."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -61,6 +62,7 @@ class Queue:
         self._queue = DelayQueue(workers, is_new)
         self._changed = threading.Condition()
         self._is_stopped = False
+        self._woken_at = math.inf
         self._threads = [
             threading.Thread(target=self._serve, name=f"reconcile-{number}", daemon=True)
             for number in range(workers)
@@ -84,8 +86,9 @@ class Queue:
     def add(self, key: Key) -> None:
         """Ask for a run soon."""
         with self._changed:
-            self._queue.add(key, time.monotonic(), 0.0 if self._is_new(key) else self._settle)
-            self._changed.notify()
+            now = time.monotonic()
+            self._queue.add(key, now, 0.0 if self._is_new(key) else self._settle)
+            self._wake(now)
 
     @property
     def depth(self) -> int:
@@ -127,9 +130,24 @@ class Queue:
                 if (key := self._queue.pop(now)) is not None:
                     self._changed.notify()  # another key may be due as well
                     return key
-                due = self._queue.next_due(now)
-                self._changed.wait(None if due is None else max(due - now, 0.001))
+                self._wait(self._queue.next_due(now), now)
         return None
+
+    def _wait(self, due: float | None, now: float) -> None:
+        """Wait for news; one thread wakes when the next key is due, not all that have nothing to do."""
+        if due is None or due >= self._woken_at:
+            self._changed.wait()
+            return
+        self._woken_at = due
+        self._changed.wait(max(due - now, 0.001))
+        if self._woken_at == due:  # else another thread waits for an earlier one
+            self._woken_at = math.inf
+
+    def _wake(self, now: float) -> None:
+        """Wake a thread unless one wakes in time by itself."""
+        due = self._queue.next_due(now)
+        if due is not None and due < self._woken_at:
+            self._changed.notify()
 
     def _one(self, key: Key) -> None:
         try:

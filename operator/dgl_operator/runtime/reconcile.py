@@ -1,16 +1,18 @@
 """One look at one job: read, decide, render, apply, report; why it was called does not matter."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from dgl_operator.api.gang import GangApi
 from dgl_operator.api.v1alpha1 import MANAGER, DGLJob, InvalidJob, JobStatus, Phase
 from dgl_operator.domain import clean_up, clocks, decide, status, validate, verdict
 from dgl_operator.domain.observed import Observed, Pod, Problem
 from dgl_operator.domain.verdict import FAILED, INVALID_NETWORK_POLICY, Decision, wanted
-from dgl_operator.render import config, desired
+from dgl_operator.render import config, desired, workload
 from dgl_operator.render.settings import Rendering
+from dgl_operator.render.workload import Placement
 from dgl_operator.runtime.apply import Applier, prevented
 from dgl_operator.runtime.clock import SYSTEM_CLOCK, Clock
 from dgl_operator.runtime.cluster import Cluster, ClusterBusy, Conflict, NotFound, Place, Refused
@@ -18,10 +20,12 @@ from dgl_operator.runtime.configmap_sync import ConfigMapSync
 from dgl_operator.runtime.creations import Creations
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.fresh_reader import FreshReader
+from dgl_operator.runtime.gangs import Gangs
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dgl_operator.runtime.metrics import Metrics
 from dgl_operator.runtime.nodes import Nodes
 from dgl_operator.runtime.queue import Outcome
+from dgl_operator.runtime.queueing import Queueing
 from dgl_operator.runtime.rehearsal import Rehearsal
 from dgl_operator.runtime.status_writer import StatusWriter
 from dgl_operator.runtime.store import MANAGED_BY, SPEC_BYTES, SPEC_SIZE, Store
@@ -55,12 +59,14 @@ class Reconciler:
         self._modes = modes
         self._now = clock.now
         self._applier = Applier(cluster, store)
-        self._reader = FreshReader(cluster, store, self._applier)
+        self._reader = FreshReader(cluster, store, self._applier, reads_workloads=rendering.has_kueue)
+        self._queueing = Queueing(cluster, store, clock, is_enabled=rendering.has_kueue)
         self._rehearsal = Rehearsal(self._applier, clock)
         self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
         self._sync = ConfigMapSync(cluster, store, clock)
         self._nodes = Nodes(cluster, clock)
         self._creations = Creations(clock)
+        self._gangs = Gangs(cluster, self._applier, clock)
 
     def __call__(self, key: Key) -> Outcome:
         """Look at a job.
@@ -209,6 +215,8 @@ class Reconciler:
             lambda: self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=()),
             lambda: self._delete(view, clean.drop),
             lambda: self._applier.stop(view.namespace, clean.stop),
+            # The Workload goes with a job that is deleted: what refuses its status must not keep the job.
+            lambda: None if decision.is_expired else self._queueing.act(view, decision),
         )
         if decision.is_expired:
             log.info("%s/%s: deleted after ttlSecondsAfterFinished", *view.key)
@@ -219,15 +227,18 @@ class Reconciler:
 
     def _hold(self, view: View, decision: Decision) -> Outcome:
         """Write why the job has no pods for now, then take them away: nothing is deleted before."""
+        problem = self._queueing.create(view, decision, self._rendering.images)
         decision = verdict.unstalled(decision, view.job.status)
+        decision = _with_problem(decision, problem, view.job.status)
         _, wait = self._writer.write(view.raw, view.job.status, view.status(decision))
         _each(
             lambda: self._withdraw(desired.rights_names(view.job), view.seen, view.namespace, keep=()),
             lambda: self._delete(view, decision.drop),
             lambda: self._force(view, decision.overdue),
+            lambda: self._queueing.act(view, decision),
         )
         again = _seconds(decision.look_again, view.now)
-        return Outcome(recheck_after=wait or None).or_sooner(again)
+        return Outcome(recheck_after=wait or None, retry=problem is not None).or_sooner(again)
 
     def _delete(self, view: View, pods: Iterable[Pod]) -> None:
         self._applier.delete(Kind.POD, view.namespace, [(pod.name, pod.uid) for pod in pods])
@@ -258,6 +269,7 @@ class Reconciler:
             decision = view.decide()  # a pod may be gone since: what was decided would make it anew
             if decision.phase.is_final or decision.is_held or decision.needs_fresh_read(view.job.status):
                 return Outcome(recheck_after=0.0)
+        self._queueing.act(view, decision)
         self._delete(view, decision.drop)
         self._force(view, decision.overdue)
         for pod in decision.relabel:
@@ -308,14 +320,15 @@ class Reconciler:
         job = view.job
         view = self._with_own_report(view)
         objects = desired.objects(job, view.addresses())
-        problem = self._applier.objects(objects, view.seen, view.uid) or self._guard(view)
+        gang, problem = self._gangs.provide(view, decision.roles)
+        problem = problem or self._applier.objects(objects, view.seen, view.uid) or self._guard(view)
         if problem is None and not view.seen.pods:
-            problem = self._rehearse(job, decision)
+            problem = self._rehearse(job, decision, gang)
         if problem:
             self._narrow(view)
             return problem, None
         digest = _config_digest(objects)
-        problem, wait = self._pods(view, decision, digest)
+        problem, wait = self._pods(view, decision, digest, gang)
         problem = self._grant(view) or problem
         try:
             again = self._sync.sync(view.key, view.seen.one(Role.LAUNCHER), digest)
@@ -324,7 +337,7 @@ class Reconciler:
             return problem or Problem(error.reason or "Refused", f"annotation of the launcher: {error}"), None
 
     def _pods(
-        self, view: View, decision: Decision, digest: str | None
+        self, view: View, decision: Decision, digest: str | None, gang: GangApi | None
     ) -> tuple[Problem | None, float | None]:
         """Create pods that are wanted and absent; returns what prevents it and when another may be made."""
         known = view.key, view.uid, view.job.status.attempt
@@ -332,8 +345,13 @@ class Reconciler:
         self._creations.note(*known, view.seen.pods)
         waits = self._creations.waits(*known)
         held = {name: wait for name, wait in waits.items() if name not in present}
-        lacking = desired.pods(view.job, decision.roles, self._rendering.images, present | set(held))
-        pods = (_annotated(pod, digest) for pod in lacking)
+        images = self._rendering.images
+        lacking = desired.pods(view.job, decision.roles, images, present | set(held), gang)
+        needed = {name for role in decision.roles for name in wanted(view.job, role)}
+        placements = self._queueing.placements(view) if needed - present - set(held) else {}
+        if isinstance(placements, Problem):
+            return placements, None
+        pods = (_placed(_annotated(pod, digest), placements) for pod in lacking)
         problem = self._applier.pods(pods, view.uid, strict=not view.is_under_way)
         self._creations.note(*known, self._store.seen(view.key, view.known).observed.pods)
         return problem, min(held.values(), default=None)
@@ -379,12 +397,12 @@ class Reconciler:
         there = [body for body in wanted if (body["kind"], body["metadata"]["name"]) in view.seen.objects]
         self._applier.rights(there, view.seen, view.uid)
 
-    def _rehearse(self, job: DGLJob, decision: Decision) -> Problem | None:
+    def _rehearse(self, job: DGLJob, decision: Decision, gang: GangApi | None) -> Problem | None:
         """Try a worker before the hours of partitioning, after which the real ones are made."""
         later = frozenset({Role.WORKER}) - decision.roles
         if not later or not job.spec.partition_mode.has_workers:
             return None
-        return self._rehearsal(desired.first_pods(job, later, self._rendering.images)[0])
+        return self._rehearsal(desired.first_pods(job, later, self._rendering.images, gang)[0])
 
 
 def _rights(job: DGLJob, seen: Observed) -> tuple[Json, ...]:
@@ -444,6 +462,12 @@ def _config_digest(objects: tuple[Json, ...]) -> str | None:
     """Hash of the file that a waiting launcher waits for."""
     data = next((each["data"] for each in objects if "data" in each), None)
     return None if data is None else config.digest({names.HOSTFILE: data[names.HOSTFILE]})
+
+
+def _placed(pod: Json, placements: Mapping[Role, Placement]) -> Json:
+    """Give a pod what Kueue's admission of its role adds to it."""
+    placement = placements.get(Role(pod["metadata"]["labels"][names.LABEL_REPLICA_TYPE]))
+    return workload.placed(pod, placement) if placement else pod
 
 
 def _annotated(pod: Json, digest: str | None) -> Json:

@@ -43,7 +43,7 @@ class Service:
         self._metrics = metrics.Metrics()
         if election:
             self._metrics.watch_leadership(election.name, lambda: election.is_leader)
-        rendering = Rendering(settings.images, settings.has_network_policy)
+        rendering = Rendering(settings.images, settings.has_network_policy, settings.has_kueue)
         self._reconciler = Reconciler(
             cluster, self._store, rendering, self._metrics, is_busy=lambda: self._queue.is_busy
         )
@@ -52,7 +52,8 @@ class Service:
         feed = Feed(cluster, self._store, self._metrics, self._changed, settings.resync_seconds)
         places = settings.namespaces or (None,)
         self._jobs = [Informer(feed, Kind.JOB, place) for place in places]
-        self._children = [Informer(feed, kind, place) for place in places for kind in CHILDREN]
+        kinds = (*CHILDREN, Kind.WORKLOAD) if settings.has_kueue else CHILDREN
+        self._children = [Informer(feed, kind, place) for place in places for kind in kinds]
         self._is_ready = self._acts = self._runs = False
         self._stopped = threading.Event()
         self._starter = threading.Thread(target=self._start, name="start", daemon=True)
@@ -87,7 +88,8 @@ class Service:
         for group in (self._jobs, self._children):
             for informer in group:
                 informer.start()
-            if not self._await(group):
+            # A Kueue that does not answer must not hold up others; a fresh read comes before pods go.
+            if not self._await([informer for informer in group if informer.kind is not Kind.WORKLOAD]):
                 return
         self._is_ready = True
         log.info("watching %s", ", ".join(self._settings.namespaces) or "all namespaces")
@@ -98,9 +100,12 @@ class Service:
             self._queue.add(key)
         self._queue.start()
         self._runs = True
+        gc.collect()
+        gc.freeze()  # modules for the most part, which stay: they are not looked through each time
         while not self._stopped.wait(MEMORY_SECONDS):
             gc.collect()
             memory.give_back()
+        gc.unfreeze()
 
     def _is_elected(self) -> bool:
         """Stand by until this operator leads; returns whether it does."""

@@ -35,6 +35,7 @@ class Settings:
             that the project does not own, and their containers run with the account of each job.
         has_network_policy: Whether a job that does not say gets a NetworkPolicy.
         resync_seconds: Time between two full lists.
+        has_kueue: Whether jobs that name a queue wait for Kueue to admit them.
         election: How the leader of several operators is elected; None: this one acts at once.
     """
 
@@ -46,6 +47,7 @@ class Settings:
     log_level: str
     log_format: str
     resync_seconds: float
+    has_kueue: bool = False
     election: Election | None = None
 
 
@@ -67,6 +69,7 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         log_level=found.log_level.upper(),
         log_format=found.log_format,
         resync_seconds=found.resync_period,
+        has_kueue=found.kueue == "true",
         election=_election(parser, found),
     )
 
@@ -98,6 +101,12 @@ def _parser() -> argparse.ArgumentParser:
         default="true",
         choices=("true", "false"),
         help="whether a job whose spec.networkPolicy.enabled is unset gets a NetworkPolicy",
+    )
+    parser.add_argument(
+        "--kueue",
+        default="false",
+        choices=("true", "false"),
+        help="whether jobs with the label kueue.x-k8s.io/queue-name wait for their admission by Kueue",
     )
     parser.add_argument(
         "--health-probe-bind-address", type=_address, default=":8081", metavar="HOST:PORT", help="0: off"

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from dgl_operator.api import kueue
 from dgl_operator.domain import fields, observed, reduced
 from dgl_operator.domain.observed import Observed, Pod, controller_uid
 from dgl_operator.runtime.decode import UNREADABLE
@@ -249,6 +250,8 @@ def _reduced_job(item: Json) -> Json:
         key: item[key] for key in ("apiVersion", "kind", "status", UNREADABLE) if key in item
     }
     kept["metadata"] = {key: item["metadata"][key] for key in _JOB_METADATA if key in item["metadata"]}
+    if labels := _labels_of_queue(item):
+        kept["metadata"]["labels"] = labels
     run_policy = fields.mapping(fields.mapping(item.get("spec")).get("runPolicy"))
     if MANAGED_BY in item or "managedBy" in run_policy:
         kept[MANAGED_BY] = item.get(MANAGED_BY) or fields.text(run_policy.get("managedBy"))
@@ -256,6 +259,11 @@ def _reduced_job(item: Json) -> Json:
         return kept
     size = len(to_json(item["spec"], inf_nan_mode="null"))
     return {**kept, SPEC_SIZE: size} if size > KEPT_SPEC_BYTES else {**kept, "spec": item["spec"]}
+
+
+def _labels_of_queue(item: Json) -> dict[str, str]:
+    labels = fields.mapping(item["metadata"].get("labels"))
+    return {key: fields.text(labels[key]) for key in kueue.LABELS if key in labels}
 
 
 def _is_child(key: Key, uid: str, kind: Kind, item: Json) -> bool:
@@ -273,4 +281,6 @@ def is_named(job: str, kind: Kind, name: str) -> bool:
         return name == names.service(job)
     if kind is Kind.NETWORK_POLICY:
         return name == names.network_policy(job)
+    if kind is Kind.WORKLOAD:
+        return name == kueue.workload_name(job)
     return name in (names.launcher(job), names.partitioner(job))

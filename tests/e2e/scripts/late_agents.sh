@@ -4,7 +4,7 @@ if [ ! -e /opt/kube/kubectl.real ]; then
     cat >/opt/kube/kubectl <<'EOF'
 #!/bin/sh
 case "$*" in
-    *" supervise"*) python3 /scripts/api_away.py >/proc/1/fd/1 ;;
+    *" dglrun.agent"*) python3 /scripts/api_away.py >/proc/1/fd/1 ;;
 esac
 exec /opt/kube/kubectl.real "$@"
 EOF

@@ -94,7 +94,10 @@ def test_a_cluster_of_others_is_told_what_it_must_hold(
     tag = images.IMAGE["graphsage-modern"].tag.removeprefix(f"{images.PLACEHOLDER}/")
     assert f"  registry.example.net/{tag}\n" in said
     assert "builds images" not in said
-    assert f"builds tools {' '.join((*builds.CLIENTS, *builds.CHECKS, *builds.STORAGE))}\n" in said
+    assert (
+        f"builds tools {' '.join((*builds.CLIENTS, *builds.CHECKS, *builds.STORAGE, *builds.QUEUES))}\n"
+        in said
+    )
 
 
 @pytest.mark.usefixtures("foreign")

@@ -5,7 +5,9 @@ import json
 import tomllib
 from pathlib import Path
 
-from tests.cluster import certs, configs, node
+import pytest
+
+from tests.cluster import builds, certs, configs, node
 from tests.cluster.places import Places
 
 PLACES = Places(Path("/cache"), Path("/state"))
@@ -99,3 +101,29 @@ def test_every_daemon_names_the_state_folder() -> None:
     assert list(daemons)[:3] == ["containerd", "etcd", "apiserver"]
     assert [d.name for d in daemons.values() if not any("/state/" in word for word in d.argv[1:])] == []
     assert all(d.argv[0].startswith("/cache/tools/") for d in daemons.values())
+
+
+def flags(name: str) -> list[str]:
+    """Flags of alpha features and APIs that a daemon is started with."""
+    argv = node.daemons(PLACES, NODE)[name].argv
+    return [word for word in argv if word.startswith(("--feature-gates=", "--runtime-config="))]
+
+
+def test_gang_scheduling_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller manager lets a group go when its pods are gone; the kubelet knows no groups."""
+    monkeypatch.delenv(builds.CONTROL_PLANE, raising=False)
+
+    assert flags("apiserver") == [
+        "--feature-gates=GenericWorkload=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+    ]
+    assert flags("controller-manager") == ["--feature-gates=GenericWorkload=true"]
+    assert flags("scheduler") == ["--feature-gates=GenericWorkload=true,GangScheduling=true"]
+    assert flags("kubelet") == []
+
+
+def test_an_older_control_plane_has_no_gate_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not start; nor would the scheduler find groups in its API."""
+    monkeypatch.setenv(builds.CONTROL_PLANE, "1.34")
+
+    assert [flags(name) for name in ("apiserver", "controller-manager", "scheduler")] == [[], [], []]

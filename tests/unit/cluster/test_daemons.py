@@ -1,6 +1,7 @@
 """Processes are ended by number only after a look at their command line."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,8 +26,10 @@ def sleeper(places: Places) -> Iterator[Daemon]:
     """A daemon that has been started, and is gone after the test."""
     daemon = Daemon("sleeper", (sys.executable, "-c", "import signal; signal.pause()", f"{places.state}/x"))
     daemons.start(daemon, places)
+    (pid,) = daemons.recorded(places).values()
     yield daemon
-    daemons.kill(daemons.recorded(places).values())
+    daemons.kill([pid])
+    os.waitpid(pid, 0)
 
 
 def test_a_started_daemon_is_alive_at_once(places: Places, sleeper: Daemon) -> None:

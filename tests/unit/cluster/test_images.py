@@ -1,6 +1,7 @@
 """Which images there are, and when one is out of date."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,8 @@ def test_the_arguments_of_a_build() -> None:
 
     assert argv[:4] == ["bud", "--isolation", "chroot", "--pull-never"]
     assert argv[argv.index("-v") + 1] == "/a:/b:ro"
-    assert [argv[i + 1] for i, word in enumerate(argv) if word == "--build-arg"] == ["A=1", "PIP_CERT=/b"]
+    given = [argv[i + 1] for i, word in enumerate(argv) if word == "--build-arg"]
+    assert given == [f"BASE_IMAGE={images.BASE}", "A=1", "PIP_CERT=/b"]
     assert argv[-2:] == ["--label", "dgl-operator.content=abc"]
 
 
@@ -130,3 +132,19 @@ def test_the_base_image_changes_with_its_recipe(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(base, "SUITE", "trixie")
 
     assert base.content() != before
+
+
+@pytest.mark.parametrize(
+    "image", [each for each in IMAGE.values() if not each.parents], ids=lambda it: it.name
+)
+def test_the_base_of_an_image_is_named_by_its_digest(image: Image) -> None:
+    """One for all, and every stage is on it; our own builds put theirs in its place."""
+    text = (REPOSITORY / image.dockerfile).read_text()
+    operators = (REPOSITORY / IMAGE["operator"].dockerfile).read_text()
+
+    (base_image,) = re.findall(r"^ARG BASE_IMAGE=(.*)$", text, re.MULTILINE)
+    assert re.fullmatch(r"docker\.io/library/debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}", base_image)
+    assert f"ARG BASE_IMAGE={base_image}\n" in operators
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", text, re.MULTILINE)
+    assert {source for source, _ in stages} <= {"${BASE_IMAGE}", *(name for _, name in stages)}
+    assert f"BASE_IMAGE={images.BASE}" in buildah.build_arguments(image, "", (), {})

@@ -89,7 +89,7 @@ def test_each_command_exists() -> None:
             assert words[1] in targets, command
         else:
             assert find_spec(words[2]), command
-            assert words[3] in tables.WRITERS, command
+            assert words[2] != tables.__name__ or words[3] in tables.WRITERS, command
 
 
 def test_a_table_is_replaced_whole() -> None:

@@ -6,8 +6,8 @@ import shlex
 import pytest
 
 from dglrun import cli
-from dglrun.__main__ import workflow
 from dglrun.cli import COMMANDS, INTERNAL, workflow_parser
+from dglrun.cli.workflow import workflow
 from dglrun.contract import exitcodes
 from tests.support.dglrun_pods import ROOT
 

@@ -43,6 +43,8 @@ def test_each_cell_has_a_name_of_its_own() -> None:
         (Cell(Role.PARTITIONER, Phase.TRAINING, Fault.DELETED), End.UNDISTURBED),
         (Cell(Role.WORKER, Phase.PARTITIONED, Fault.EVICTED), End.REPLACED),
         (Cell(Role.WORKER, Phase.TRAINING, Fault.NODE_LOST), End.RETRIED),
+        (Cell(Role.WORKER, Phase.TRAINING, Fault.NODE_LOST, replaces=True), End.REPLACED),
+        (Cell(Role.WORKER, Phase.TRAINING, Fault.OOM, replaces=True), End.FAILED),
         (Cell(Role.WORKER, Phase.TRAINING, Fault.OOM), End.FAILED),
         (Cell(Role.WORKER, Phase.TRAINING, Fault.OOM, backoff_limit=1), End.RETRIED),
         (Cell(Role.WORKER, Phase.PARTITIONED, Fault.IMAGE, backoff_limit=1), End.FAILED),

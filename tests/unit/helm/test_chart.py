@@ -190,6 +190,23 @@ def test_images_come_from_a_registry_of_ones_own() -> None:
     assert "--init-image-pull-policy=Always" in container["args"]
 
 
+def test_images_may_be_pinned_by_digest() -> None:
+    """Each of the three, beside its tag."""
+    pinned = {
+        name: f"sha256:{digit * 64}"
+        for name, digit in (("operator", "a"), ("watcherLoop", "b"), ("kubectlDownload", "c"))
+    }
+    own = {name: {"tag": "t", "digest": digest} for name, digest in pinned.items()}
+
+    (container,) = operator(rendered(f"images={json.dumps({'registry': 'r.example', **own})}"))["containers"]
+
+    assert container["image"] == f"r.example/dgloperator/operator:t@{pinned['operator']}"
+    assert container["args"][:2] == [
+        f"--watcher-loop-image=r.example/dgloperator/watcher-loop:t@{pinned['watcherLoop']}",
+        f"--kubectl-download-image=r.example/dgloperator/kubectl-download:t@{pinned['kubectlDownload']}",
+    ]
+
+
 def test_without_a_registry_nothing_is_installed() -> None:
     """One line that names the value: a default would be a registry that the project does not own."""
     lines = refused().splitlines()
@@ -225,6 +242,21 @@ def test_the_right_to_read_nodes_can_be_left_out() -> None:
     rules = rendered("rbac.nodes=false")["ClusterRole", "/dgl-operator"]["rules"]
 
     assert rules == [rule.manifest() for rule in rbac.RULES]
+
+
+def test_the_rights_for_kueue_are_granted_with_its_flag_alone() -> None:
+    """What belongs to no namespace needs a ClusterRole, even of an operator of some namespaces."""
+    of_namespace = [rule.manifest() for rule in rbac.KUEUE]
+    of_cluster = [rule.manifest() for rule in rbac.KUEUE_OF_CLUSTER]
+
+    whole = rendered("kueue.enabled=true")
+    some = rendered("kueue.enabled=true", 'scope="namespace"', 'namespaces=["a"]')
+
+    assert whole["ClusterRole", "/dgl-operator"]["rules"][-4:] == [*of_namespace, *of_cluster]
+    assert some["Role", "a/dgl-operator"]["rules"][-2:] == of_namespace
+    assert some["ClusterRole", "/dgl-operator-ops-kueue"]["rules"] == of_cluster
+    assert "--kueue=true" in operator(whole)["containers"][0]["args"]
+    assert "--kueue=true" not in operator(rendered())["containers"][0]["args"]
 
 
 @pytest.mark.parametrize(("value", "namespaces"), [("[]", ["ops"]), ('["a", "b"]', ["a", "b"])])
@@ -303,6 +335,7 @@ def test_each_setting_of_the_pod_arrives() -> None:
         ('image="x"', "image"),
         ('jobs={"networkPolicy": {"enabled": "yes"}}', "enabled"),
         ('images={"operator": {"name": "x"}}', "name"),
+        ('images={"operator": {"digest": "sha256:1"}}', "digest"),
         ('serviceAccount={"create": false}', "serviceAccount.name is required"),
     ],
 )

@@ -30,6 +30,7 @@ class Embeddings:
 
     def step(self) -> None:
         """Apply the gradients since the last step."""
+        self._optimizer.zero_grad()  # the next step then forgets the gradients that it applies
         self._optimizer.step()
 
     def state(self) -> dict[str, Any]:

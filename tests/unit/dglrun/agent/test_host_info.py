@@ -1,10 +1,13 @@
 """What only the worker itself can know."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from dglrun.agent import host_info
+from dglrun.agent.spec import THREADS
+from dglrun.contract import env
 
 
 @pytest.mark.parametrize(("cpus", "trainers", "threads"), [(8, 2, 4), (8, 3, 2), (0.5, 1, 1), (2, 4, 1)])
@@ -54,3 +57,12 @@ def test_the_pod_templates_own_value_wins() -> None:
     found = host_info.environment(base, wanted, {"<n>": "2"})
 
     assert found == {"OMP_NUM_THREADS": "7", "PATH": "/bin", "RANK": "0", "X": "a <n>", "Y": "2"}
+
+
+def test_a_share_of_the_cpus_is_divided_among_the_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no cgroup says it; at least one thread each."""
+    monkeypatch.setenv(env.CPUS, "4.5")
+
+    found = [host_info.known("127.0.0.1", trainers, 1, Path("a"), Path("b")) for trainers in (1, 2, 8)]
+
+    assert [each[THREADS] for each in found] == ["4", "2", "1"]

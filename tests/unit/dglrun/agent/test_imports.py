@@ -9,7 +9,7 @@ import pytest
 from tests.support.dglrun_pods import ROOT
 
 
-def test_the_supervisor_starts_quickly() -> None:
+def test_the_agent_starts_quickly() -> None:
     """It imports nothing heavy: its start is part of the time to the first trainer."""
     heavy = "('pydantic', 'yaml', 'numpy', 'asyncio', 'tarfile', 'dglrun.workflow.config')"
     code = f"import sys, dglrun.agent.main\nprint([m for m in {heavy} if m in sys.modules])"
@@ -30,6 +30,7 @@ def test_the_supervisor_starts_quickly() -> None:
         "pod_waiter.program",
         "transfer.checkpoints.__main__",
         "transfer.pull.__main__",
+        "transfer.send_output",
     ],
 )
 def test_what_runs_on_a_worker_or_in_an_init_container_needs_the_standard_library_alone(program: str) -> None:

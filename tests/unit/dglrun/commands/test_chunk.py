@@ -1,5 +1,6 @@
 """`dglrun chunk`."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +131,37 @@ def test_two_edges_whose_layout_nobody_says_are_refused(
     assert code == 65
     assert "e.npy: an array of shape (2, 2) may hold two edges either way" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def peak_of_chunking(folder: Path, edges: int) -> int:
+    """Bytes of numpy and Python at most, for edges and a feature of them in parquet, one row group each."""
+    ends = np.arange(edges) % 7
+    pq.write_table(pa.table({"s": ends, "d": ends[::-1]}), folder / "e.parquet", row_group_size=edges)
+    pq.write_table(pa.table({"w": ends.astype(np.float32)}), folder / "w.parquet", row_group_size=edges)
+    del ends
+    tracemalloc.start()
+    try:
+        code = run_command(
+            chunk, "chunk", "--out-dir", str(folder / str(edges)), "--name", "g", "--files", "3",
+            "--nodes", "n=7", "--edges", f"n:r:n={folder}/e.parquet",
+            "--edge-data", f"n:r:n/w={folder}/w.parquet", "--edge-format", "numpy",
+        )  # fmt: skip
+        assert code == 0
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_tables_are_read_in_blocks(tmp_path: Path) -> None:
+    """Twice the rows take the same memory, and come in their order."""
+    block = read.BLOCK_ROWS
+    small, large = peak_of_chunking(tmp_path, 3 * block), peak_of_chunking(tmp_path, 6 * block)
+
+    assert large < 1.25 * small
+    graph = ChunkedGraph.load(tmp_path / str(6 * block))
+    pairs = list(read.edge_blocks(graph.edges["n:r:n"], 0, 6 * block))
+    weights = np.concatenate(list(read.feature_blocks(graph.edge_data["n:r:n"]["w"], 0, 6 * block)))
+    expected = np.arange(6 * block) % 7
+    assert np.array_equal(np.concatenate([src for src, _ in pairs]), expected)
+    assert np.array_equal(np.concatenate([dst for _, dst in pairs]), expected[::-1])
+    assert np.array_equal(weights[:, 0], expected)

@@ -141,10 +141,18 @@ def test_what_a_killed_fetcher_has_begun_is_removed(tmp_path: Path, monkeypatch:
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path) -> None:
     """With the bytes that are needed, and the exit code of a full disk."""
     keep(tmp_path)
-    full = "import shutil\nshutil.disk_usage = lambda path: shutil._ntuple_diskusage(10, 9, 1)"
+    full = """
+import os
+from dglrun.commands import fetch_part
+require, full = fetch_part.require_room, os.statvfs_result((1, 1, 10, 1, 1, *os.statvfs(os.curdir)[5:10]))
+def on_a_full_disk(*of):
+    os.statvfs = lambda path: full
+    require(*of)
+fetch_part.require_room = on_a_full_disk
+"""
 
     with pytest.raises(RunError, match="bytes free for 3 files, got 1") as failed:
-        deliver(tmp_path, f"{AS_FROM_AFAR}\n{full}")
+        deliver(tmp_path, AS_FROM_AFAR + full)
 
     assert failed.value.code == exitcodes.FULL
 

@@ -18,6 +18,7 @@ from dglrun.dispatch.source import Options
 from dglrun.errors import DataError
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.tensors import read_tensors
+from dglrun.mpi import source_sums
 from dglrun.mpi.collectives import Ranks, SingleRank
 from tests.support.heterographs import Toy, a_toy
 from tests.support.needs import NEEDS_MPI
@@ -41,6 +42,8 @@ def on_workers(json_path: Path) -> list[Path]:
     for part in range(load_folder(json_path).parts):
         disk = json_path.parents[1] / f"worker{part}"
         shutil.copytree(json_path.parent / f"part{part}", disk / f"part{part}")
+        for beside in json_path.parent.glob(source_sums.FILENAME):
+            shutil.copy(beside, disk)
         found.append(Path(shutil.copy(json_path, disk)))
     return found
 
@@ -69,6 +72,29 @@ def problem_of(
     said = on_ranks(len(workers), check)
     assert len(set(said)) == 1, said
     return said[0]
+
+
+@pytest.mark.parametrize(
+    ("verify", "against"), [("auto", "what dispatch read of the source"), ("always", "the source")]
+)
+def test_the_sums_of_dispatch_stand_for_the_source_unless_all_is_read_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verify: str, against: str
+) -> None:
+    """It says which; `--verify always` does not take dispatch's word."""
+    workers = on_workers(a_partition(tmp_path, a_toy(1, (30, 20), (90, 60), 2), sums=True))
+
+    assert problem_of(workers, "--verify", verify) == ""
+    assert f"2 parts: verified against {against} (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"a gap between ranges", "a total"}))
+def test_a_fault_is_told_by_the_sums_as_by_the_source(tmp_path: Path, fault: str) -> None:
+    """The source is read then, to name the rows."""
+    json_path = a_partition(tmp_path, sums=True)
+    spoil, message = FAULTS[fault]
+    spoil(json_path.parent)
+
+    assert message in problem_of(on_workers(json_path), work=verify_alone)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dglrun import __main__
+from dglrun.cli.workflow import workflow
 from dglrun.contract import env, exitcodes, version
 from dglrun.contract.version import CURRENT, INIT_CONTAINER, JOB_IMAGE, OLDEST, Reader
 from dglrun.pod_waiter import program
@@ -79,7 +79,7 @@ def test_dglrun_refuses_before_it_reads_anything_else(
     monkeypatch.setenv(env.CONTRACT_VERSION, str(CURRENT + 2))
     monkeypatch.setenv(env.PARTITION_MODE, "a mode of tomorrow")
 
-    code = __main__.workflow(["-g", "g"], log=log)
+    code = workflow(["-g", "g"], log=log)
 
     said = capsys.readouterr().err
     assert code == exitcodes.CONTRACT
@@ -99,10 +99,14 @@ def test_watcher_loop_refuses_before_it_reads_anything_else(
     assert f"contract version {CURRENT + 1}" in said
 
 
-def test_the_supervisor_of_a_worker_refuses_to_start(tmp_path: Path) -> None:
-    """A worker may have another image than the launcher, which then names the worker with these words."""
+@pytest.mark.parametrize("started", [("dglrun.agent",), ("dglrun", "supervise")], ids=" ".join)
+def test_the_agent_of_a_worker_refuses_to_start(started: tuple[str, ...]) -> None:
+    """A worker may have another image than the launcher, which then names the worker with these words.
+
+    Launchers of earlier images start it by the second command.
+    """
     done = subprocess.run(
-        [sys.executable, "-m", "dglrun", "supervise"],
+        [sys.executable, "-m", *started],
         env={**os.environ, **TOO_NEW},
         input="",
         capture_output=True,

@@ -29,7 +29,8 @@ ROOT = Path(__file__).parents[4]
 
 
 def options(folder: Path, out: str = "out") -> Options:
-    return Options(folder, folder / "parts", folder.parent / out, save_orig_nids=True, save_orig_eids=True)
+    places = folder, folder / "parts", folder.parent / out
+    return Options(*places, save_orig_nids=True, save_orig_eids=True, source_sums=True)
 
 
 def silently(wanted: Options, size: int = 1) -> None:
@@ -294,7 +295,8 @@ def test_more_parts_than_open_files_are_written(tmp_path: Path, limits: tuple[in
         f"import resource, sys; from dglrun.__main__ import main;"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); sys.exit(main(sys.argv[1:]))"
     )
-    command = (sys.executable, "-c", program, "dispatch", *flags, "--save-orig-nids", "--save-orig-eids")
+    saved = ("--save-orig-nids", "--save-orig-eids", "--source-sums")
+    command = (sys.executable, "-c", program, "dispatch", *flags, *saved)
 
     ended = subprocess.run(
         (*command, "--out-dir", str(tmp_path / "out")),

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dglrun.dispatch import halo, shuffle
+from dglrun.dispatch import halo
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
 from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
+from dglrun.mpi import exchange
 from dglrun.mpi.collectives import SingleRank
 from tests.support.heterographs import NaivePart, Toy, a_toy, naive, toys
-from tests.support.thread_ranks import on_ranks
+from tests.support.thread_ranks import ThreadRanks, on_ranks
 
 
 def dispatched(toy: Toy, folder: Path, size: int, fmt: str = "csv", chunks: int = 3, **options: Any) -> Path:
@@ -76,7 +78,8 @@ def test_small_blocks_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: str, size: int
 ) -> None:
     """Rounds of a few rows and windows of a few nodes give the same parts."""
-    monkeypatch.setattr(shuffle, "ROUND_BYTES", 200)
+    monkeypatch.setattr(exchange, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(exchange, "ROUND_BYTES", 100)
     monkeypatch.setattr("dglrun.formats.chunked.read.BLOCK_ROWS", 7)
     monkeypatch.setattr(halo, "WINDOW", 5)
     monkeypatch.setattr(halo.localise, "__defaults__", (5,))
@@ -85,6 +88,39 @@ def test_small_blocks_change_nothing(
     out = dispatched(toy, tmp_path, size, fmt)
 
     for number, part in enumerate(naive(toy)):
+        assert_part(out / f"part{number}", toy, part)
+
+
+def test_a_part_with_twenty_times_the_edges_is_written_in_bounded_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranks send nearly everything to the same one, which never gets more than a round may have."""
+    monkeypatch.setattr(exchange, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(exchange, "ROUND_BYTES", 500)
+    came: list[tuple[int, int]] = []
+    send = ThreadRanks.exchange
+
+    def noted(self: ThreadRanks, column: Any, to: Sequence[int], of: Sequence[int]) -> Any:
+        found = send(self, column, to, of)
+        came.append((found.nbytes, exchange.row_bytes(column)))
+        return found
+
+    monkeypatch.setattr(ThreadRanks, "exchange", noted)
+    toy = a_toy(seed=8, nodes=(40, 40), edges=(400, 400), parts=4)
+    split = {name: np.where(np.arange(40) < 34, 1, np.arange(40) % 4) for name in toy.assignment}
+    relations = {
+        name: np.stack([ends[:, 0], np.where(np.arange(400) % 21, ends[:, 1] % 34, ends[:, 1])], axis=1)
+        for name, ends in toy.edges.items()
+    }
+    toy = replace(toy, assignment=split, edges=relations)
+
+    out = dispatched(toy, tmp_path, 4)
+
+    parts = naive(toy)
+    counts = sorted(len(part.edges) for part in parts)
+    assert counts[-1] > 20 * counts[-2]
+    assert all(size <= 500 + 4 * row for size, row in came)
+    for number, part in enumerate(parts):
         assert_part(out / f"part{number}", toy, part)
 
 

@@ -1,6 +1,8 @@
 """The chunked graph format: both dialects, every format of file, rows from anywhere in any blocks."""
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
+from dglrun.arrays import Ints
 from dglrun.errors import DataError
 from dglrun.formats.chunked import check, csvfile, metadata, read, table, write
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
+from dglrun.formats.chunked.stored_rows import InOrder, StoredRows
 from dglrun.formats.chunked.table import FileSpec
 from tests.support.heterographs import QUIET, Toy, a_toy, toys
 
@@ -345,3 +349,26 @@ def test_a_damaged_parquet_page_is_named_by_its_file(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"e\.parquet"):
         list(read.edge_blocks(FileSpec("parquet", (path,)), 0, len(rows), limits=(50_000, 50_000)))
+
+
+@given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5), data=st.data())
+def test_rows_in_order_are_those_of_the_blocks_wherever_one_begins(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    """Stretches that follow one another do not begin anew; others do."""
+    rows, begun = np.arange(sum(sizes)), list[int]()
+    bounds = np.cumsum(sizes)[:-1]
+
+    def blocks(start: int) -> Iterator[Ints]:
+        begun.append(start)
+        return (block[block >= start] for block in np.split(rows, bounds) if block[-1] >= start)
+
+    stored = StoredRows(InOrder(blocks), 0, len(rows), (), rows.dtype)
+    ends = sorted({0, *data.draw(st.lists(st.integers(0, len(rows)))), len(rows)})
+    stretches = data.draw(st.permutations(list(pairwise(ends))))
+
+    for start, stop in stretches:
+        assert np.asarray(stored[start:stop]).tolist() == list(range(start, stop))
+
+    before = [-1, *(stop for _, stop in stretches)]
+    assert begun == [start for (start, _), last in zip(stretches, before, strict=False) if start != last]

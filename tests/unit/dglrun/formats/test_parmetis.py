@@ -1,6 +1,9 @@
 """ParMETIS text: the three files, the two-list form, the pieces, the part file, and the way back."""
 
+import tracemalloc
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from dglrun.errors import DataError
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from dglrun.formats.id_map import IdMap
 from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmetis
 from tests.support.commands import run_command
 from tests.support.heterographs import QUIET, Toy, edges_of, toys
@@ -267,6 +271,19 @@ def test_the_command_refuses_bad_text(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "again").exists()
 
 
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
+    """Its temporary folder with the edges, which nobody else knows of."""
+    graph = a_graph(tmp_path / "in")
+    to_parmetis.to_text(graph, tmp_path / "txt", "g")
+    left = tmp_path / "out/.dglrun-text-killed"
+    left.mkdir(parents=True)
+    (left / "0").write_bytes(b"edges")
+
+    from_parmetis.from_text(tmp_path / "txt", "g", tmp_path / "out", graph.ntypes, graph.etypes, 1)
+
+    assert not left.exists()
+
+
 def test_attributes_after_the_columns_are_passed_over(tmp_path: Path) -> None:
     """The format allows them at the end of nodes and edges."""
     graph = a_graph(tmp_path / "in")
@@ -296,3 +313,108 @@ def test_an_edge_out_of_range_is_named_by_its_line(tmp_path: Path, line: str, ex
 
     with pytest.raises(DataError, match=expected):
         from_parmetis.from_text(tmp_path / "txt", "g", tmp_path / "out", graph.ntypes, graph.etypes, 1)
+
+
+def in_small_pieces(patch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let graphs of a few edges go through several buckets, ranges and blocks."""
+    for module, names in ((to_parmetis, ("BLOCK_ROWS", "BUCKET_ROWS", "RANGE")), (from_parmetis, ("RANGE",))):
+        for name in names:
+            patch.setattr(module, name, rows)
+
+
+@QUIET
+@given(toy=toys(), rows=st.integers(1, 5), by_degree=st.booleans())
+def test_pieces_of_any_size_give_the_same_text_and_the_same_graph(
+    tmp_path_factory: pytest.TempPathFactory, toy: Toy, rows: int, by_degree: bool
+) -> None:
+    """Copies, weights and edge IDs are found across buckets and ranges."""
+    folder = tmp_path_factory.mktemp("g")
+    graph = ChunkedGraph.load(toy.write(folder / "in"))
+    whole = to_parmetis.to_text(graph, folder / "whole", "g", by_degree)
+
+    with pytest.MonkeyPatch.context() as patch:
+        in_small_pieces(patch, rows)
+        done = to_parmetis.to_text(graph, folder / "txt", "g", by_degree)
+        again = from_parmetis.from_text(folder / "txt", "g", folder / "out", graph.ntypes, graph.etypes, 2)
+
+    assert done == whole
+    names = sorted(path.name for path in (folder / "whole").iterdir())
+    assert names == sorted(path.name for path in (folder / "txt").iterdir())
+    for name in names:
+        assert (folder / "txt" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+    for etype, pairs in toy.edges.items():
+        assert edges_of(again, etype) == pairs.tolist()
+    assert not list((folder / "out").glob(".*"))
+
+
+def test_edges_of_eight_billion_nodes_are_told_apart(tmp_path: Path) -> None:
+    """Source times nodes is beyond 64 bits there: of these three edges the third alone is a copy."""
+    nodes = 1 << 33
+    edges = np.array([[0, 5], [1 << 31, 5], [0, 5], [nodes - 1, nodes - 2], [nodes - 1, nodes - 1]])
+    written = write.graph(tmp_path / "in", "g", {"a": nodes}, {"a:r:a": edges}, layout="numpy")
+
+    with to_parmetis.first_pass(written, tmp_path, True) as found:
+        again, weights = found.again.between(0, 5), found.weights.between(nodes - 3, nodes)
+        low = found.weights.between(4, 7)
+
+    assert found.written == to_parmetis.Written(nodes, edges=3, self_loops=1, duplicates=1)
+    assert again.tolist() == [False, False, True, False, False]
+    assert (low.tolist(), weights.tolist()) == ([1, 4, 1], [1, 2, 2])
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_text_of_eight_billion_nodes_is_read(tmp_path: Path) -> None:
+    """Homogeneous IDs beyond 32 bits become type-wise ones; the edges come by their IDs."""
+    half = 1 << 32
+    text = tmp_path / "edges.txt"
+    text.write_text(f"0 {half} 1 0\n{half - 1} {2 * half - 1} 0 0\n")
+    types = from_parmetis.Types(["a:r:b"], IdMap.of(["a", "b"], [half, half]), is_listed=False)
+
+    found = from_parmetis.Relations(tmp_path, types, from_parmetis.Lines.of([text], 4)).read()
+
+    assert np.asarray(found["a:r:b"]).tolist() == [[half - 1, half - 1], [0, 0]]
+
+
+@pytest.mark.parametrize("ids", [(0, 1, 1, 3), (0, 1, 2, 4), (0, 1, 2, -1), (1, 2, 3, 4), (0, 0, 0, 0)])
+def test_edge_ids_that_are_not_each_once_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: tuple[int, ...]
+) -> None:
+    """Whether they share a bucket with what is missing or not."""
+    in_small_pieces(monkeypatch, 2)
+    text = tmp_path / "edges.txt"
+    text.write_text("".join(f"0 1 {edge} 0\n" for edge in ids))
+    types = from_parmetis.Types(["a:r:a"], IdMap.of(["a"], [2]), is_listed=False)
+
+    with pytest.raises(
+        DataError, match=r"edges.txt: line \d: expected edge IDs of a:r:a from 0 to 3, each once"
+    ):
+        from_parmetis.Relations(tmp_path, types, from_parmetis.Lines.of([text], 4)).read()
+
+
+def peak_of(act: Callable[[], object]) -> int:
+    """Bytes of numpy and Python at most while something runs."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways: eight times the nodes and edges, half of them copies, take the same within a quarter."""
+    in_small_pieces(monkeypatch, 1 << 12)
+    monkeypatch.setattr(from_parmetis, "BLOCK_ROWS", 1 << 12)
+    ways: dict[int, list[int]] = {}
+    for nodes in (1 << 14, 1 << 17):
+        ends = np.random.default_rng(1).integers(0, nodes, (nodes, 2))
+        folder = tmp_path / str(nodes)
+        pairs = np.concatenate([ends, ends])
+        graph = write.graph(folder / "in", "g", {"a": nodes}, {"a:r:a": pairs}, layout="numpy")
+        there = partial(to_parmetis.to_text, graph, folder / "txt", "g", True)
+        back = partial(from_parmetis.from_text, folder / "txt", "g", folder / "out", ["a"], ["a:r:a"], 8)
+        peak_of(partial(to_parmetis.to_text, graph, folder / "once", "g", True))  # what is made only once
+        ways[nodes] = [peak_of(there), peak_of(back)]
+
+    small, large = ways.values()
+    assert all(more < 1.25 * less + (1 << 20) for less, more in zip(small, large, strict=True)), ways

@@ -5,21 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dglrun.arrays import Array
 from dglrun.errors import BackendMissingError, DataError
 from dglrun.mpi import collectives
 from dglrun.mpi.collectives import (
     AgreedError,
-    BlockStream,
     Expected,
     SingleRank,
-    ask_owners,
-    has_more,
+    in_rounds,
     run_on_all_ranks,
 )
 from tests.support.dglrun_pods import ROOT
@@ -75,12 +69,9 @@ def test_a_bug_of_one_rank_is_not_agreed_on() -> None:
 
 def rounds_of(ranks: ThreadRanks, blocks: Iterator[str], seen: list[str]) -> list[str]:
     """Take part in rounds until no rank has a block left; returns what this rank sent, as `seen` grows."""
-    stream = BlockStream(blocks, "empty")
-    while True:
-        block = stream.next()
-        if not has_more(ranks, ranks.gather(stream.state), stream.error):
-            return seen
+    for block in in_rounds(ranks, blocks, "empty"):
         seen.append(block)
+    return seen
 
 
 @pytest.mark.parametrize("lengths", [(0, 0), (3, 0), (1, 4), (2, 2)])
@@ -110,26 +101,6 @@ def test_a_bad_block_ends_the_stream_of_all_ranks() -> None:
     assert on_ranks(2, told) == [(["first"], "row 7")] * 2
 
 
-@given(st.lists(st.lists(st.integers(0, 29), max_size=12), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
-def test_each_question_is_answered_by_its_owner_in_the_order_asked(questions: list[list[int]]) -> None:
-    """Rank r knows the squares of the numbers from 10 r on."""
-    size = len(questions)
-
-    def answers(ranks: ThreadRanks) -> list[int]:
-        mine = np.array(questions[ranks.rank], np.int64)
-        owners = np.minimum(mine // 10, size - 1)
-
-        def answer(asked: Array) -> Array:
-            assert (np.minimum(asked // 10, size - 1) == ranks.rank).all()
-            return (asked * asked).astype(np.int32)
-
-        found: list[int] = ask_owners(ranks, owners, mine, answer).tolist()
-        return found
-
-    assert on_ranks(size, answers) == [[each * each for each in mine] for mine in questions]
-
-
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "DGLRUN_WORLD_SIZE"])
 def test_a_rank_is_known_by_any_of_its_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Then MPI is asked how many there are."""
@@ -146,3 +117,12 @@ def test_a_setting_of_mpi_makes_no_rank(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PMIX_MCA_gds", "hash")
 
     assert not collectives.is_started_by_mpirun()
+
+
+def test_modules_are_imported_without_beginning_mpi() -> None:
+    """MPI leaves variables in a process that begins it, by which each mpirun that it starts fails."""
+    names = ("commands.partition_rank", "commands.dispatch_rank", "commands.validate_parts")
+    imports = ", ".join(f"dglrun.{name}" for name in names)
+    script = f"import sys, {imports}; sys.exit('mpi4py.MPI' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -55,7 +55,7 @@ def test_either_program_named_pm_dglpart_is_driven(tmp_path: Path, arguments: in
 @pytest.mark.mpi
 @NEEDS_MPI
 def test_a_work_folder_keeps_what_was_in_it(tmp_path: Path) -> None:
-    """Only a folder of our own inside of it is taken away."""
+    """Only a folder of our own inside of it is removed."""
     two_communities(tmp_path / "in")
     program = tmp_path / "pm_dglpart"
     program.write_text(FAKE.format(python=sys.executable, arguments=3))

@@ -117,7 +117,7 @@ def test_a_file_that_does_not_match_the_live_pods_is_waited_out(server: ApiServe
 
 
 def test_a_failed_partitioner_ends_the_wait_with_its_words(server: ApiServer, tmp_path: Path) -> None:
-    """Exit 75 at once; pod, container, code and last words are on stderr and in the termination log."""
+    """Exit 75 at once; pod, container, code and last log lines are on stderr and in the termination log."""
     watcher = Watcher(server, tmp_path, "finished", WATCHER_EXPECTED="1")
     builders.publish(watcher.file, (Host("10.0.0.1", 30050, "job-partitioner"),))
     server.put_pod("job-partitioner", phase="Running", podIP="10.0.0.1")

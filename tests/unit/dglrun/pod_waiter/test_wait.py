@@ -10,7 +10,7 @@ import pytest
 from dglrun.contract.hostfile import Host
 from dglrun.kube.errors import Forbidden
 from dglrun.pod_waiter import wait
-from dglrun.pod_waiter.config import Config, WatchMode
+from dglrun.pod_waiter.config import WaiterConfig, WatchMode
 from dglrun.pod_waiter.follow import Followers, News
 from dglrun.pod_waiter.pod_state import PodSnapshot
 from tests.unit.dglrun.pod_waiter import builders
@@ -34,10 +34,10 @@ def a_config(
     mode: WatchMode = WatchMode.READY,
     timeout: float | None = None,
     appear_timeout: float | None = None,
-) -> Config:
+) -> WaiterConfig:
     """A wait for these hosts, whose file is whole."""
     builders.publish(folder / "hostfile", hosts)
-    return Config("graphs", folder / "hostfile", mode, len(hosts), timeout, appear_timeout)
+    return WaiterConfig("graphs", folder / "hostfile", mode, len(hosts), timeout, appear_timeout)
 
 
 def put(followers: Followers, host: Host, status: dict[str, Any]) -> None:
@@ -72,7 +72,9 @@ def test_403_without_any_deadline_is_waited_out_and_told_again_and_again(
 
 def test_the_end_of_named_pods_is_awaited_without_the_file(tmp_path: Path) -> None:
     """The kubelet brings a changed partfile up to a minute later, and its address is not needed."""
-    config = Config("graphs", tmp_path / "none", WatchMode.FINISHED, 1, None, None, ("job-partitioner",))
+    config = WaiterConfig(
+        "graphs", tmp_path / "none", WatchMode.FINISHED, 1, None, None, ("job-partitioner",)
+    )
     finished = PodSnapshot.at(builders.a_pod({"phase": "Succeeded"}))
     followers = BroughtNews()
     followers.news.put(News("job-partitioner", finished))

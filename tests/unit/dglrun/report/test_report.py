@@ -1,4 +1,4 @@
-"""The report's numbers against counting by hand, and its table, JSON and pictures."""
+"""The report's numbers against counting by hand, and its table, JSON and charts."""
 
 import json
 import re

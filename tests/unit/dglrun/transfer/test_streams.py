@@ -14,7 +14,7 @@ SAYS = (sys.executable, "-c", "import sys; print('told', file=sys.stderr); print
 
 
 def test_what_a_stream_said_on_stderr_can_be_read_until_it_is_closed() -> None:
-    """The last words of a stream are for the error message."""
+    """The last log lines of a stream are for the error message."""
     streams = Streams()
     stream = streams.start(SAYS)
 
@@ -26,7 +26,7 @@ def test_what_a_stream_said_on_stderr_can_be_read_until_it_is_closed() -> None:
 
 
 def test_a_stream_is_closed_while_another_thread_asks_what_it_said() -> None:
-    """A reader that came too late ended in a traceback after the job's own last words."""
+    """A reader that came too late ended in a traceback after the job's own last log lines."""
     streams = Streams()
     errors: list[threading.ExceptHookArgs] = []
     before, threading.excepthook = threading.excepthook, errors.append

@@ -105,7 +105,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert names == ["epoch-3/best.pt", "epoch-3/model.pt", "latest"]
     assert (target / "latest/best.pt").read_bytes() == b"weights"
     assert os.readlink(target / "latest") == "epoch-3"  # noqa: PTH115
-    assert [note.split()[0].rpartition("/")[2] for note in notes] == ["absolute", "dangling", "loop", "out"]
+    assert [note.split()[2].rpartition("/")[2] for note in notes] == ["absolute", "dangling", "loop", "out"]
 
 
 @pytest.mark.parametrize("to", ["/etc/passwd", "../x", "a/../../x", "a/.."])
@@ -120,13 +120,24 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path, to: str) -> None:
     assert list((tmp_path / "target").iterdir()) == []
 
 
+def test_a_link_below_a_link_is_refused(tmp_path: Path) -> None:
+    """Through the first one the second would lie, and lead, outside of its own folder."""
+    stream = io.BytesIO()
+    pack([Item(tmp_path, "d/e", ".."), Item(tmp_path, "d/e/other", "../../evil")], stream, ZEROS)
+
+    with pytest.raises(PackError, match="expected a folder above it"):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
 def test_what_is_neither_file_nor_folder_is_left_out(tmp_path: Path) -> None:
     """A pipe would be read without end."""
     os.mkfifo(tmp_path / "pipe")
 
     found, notes = output_items(tmp_path)
 
-    assert (found, notes) == ([], [f"{tmp_path}/pipe is no file"])
+    assert (found, notes) == ([], [f"not copied: {tmp_path}/pipe is no file"])
 
 
 def test_a_new_output_takes_the_place_of_an_old_one(tmp_path: Path) -> None:
@@ -195,7 +206,7 @@ def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
-    """The user's disk is to blame, not the stream."""
+    """The user's disk is the cause, not the stream."""
     with pytest.raises(PackError, match="gone: cannot be read whole"):
         pack([Item(tmp_path / "gone", "gone")], io.BytesIO())
 

@@ -2,7 +2,9 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +17,11 @@ from dglrun.formats.dgl.edge_blocks import edge_blocks
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
+from dglrun.mpi import checksum, source_sums
 from dglrun.mpi.collectives import Ranks, SingleRank, run_on_all_ranks
-from dglrun.verify import checksum
-from dglrun.verify.keys import OriginalIds, owned_parts, read_assignment
+from dglrun.mpi.exchange import ask_owners
+from dglrun.mpi.shuffle import Owners
+from dglrun.verify.keys import OriginalIds, read_assignment
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks, load_source
 from tests.support.heterographs import WITH_NODES, Toy
@@ -30,13 +34,13 @@ PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 
 
 def problems(json_path: Path, size: int) -> list[str]:
-    """What `size` ranks find, all the same."""
+    """What `size` ranks find, all the same; by the sums of dispatch where it has left them."""
 
     def check(ranks: Ranks) -> list[str]:
         source = json_path.parents[1] / "in"
         try:
             folder = load_folder(json_path)
-            mine = owned_parts(folder.parts, ranks)
+            mine = Owners(folder.parts, ranks.size).owned(ranks.rank)
             found = run_on_all_ranks(
                 ranks, lambda: [text for part in mine for text in PartChecks(folder, part).problems()]
             )
@@ -45,7 +49,8 @@ def problems(json_path: Path, size: int) -> list[str]:
             graph = load_source(source, folder, ranks)
             assigned = read_assignment(source / "parts", graph, folder, ranks)
             keys = OriginalIds(folder, graph, ranks)
-            return list(SourceChecks(folder, graph, keys, assigned, ranks).problems())
+            sums = source_sums.read(ranks, json_path.parent, graph, source / "metadata.json")
+            return list(SourceChecks(folder, graph, keys, assigned, ranks, sums).problems())
         except DataError as error:
             return [str(error)]
 
@@ -84,19 +89,40 @@ def _arrays(folder: Path) -> Iterator[StoredArray]:
 
 
 @PROPERTY
-@given(toy=WITH_NODES, size=SIZES, formats=FORMATS)
-def test_right_partitions_hold(toy: Toy, size: int, formats: str) -> None:
+@given(toy=WITH_NODES, size=SIZES, formats=FORMATS, sums=st.booleans())
+def test_right_partitions_hold(toy: Toy, size: int, formats: str, sums: bool) -> None:
     """For any number of ranks, fewer or more than parts."""
     with tempfile.TemporaryDirectory() as folder:
-        assert problems(a_partition(Path(folder), toy, formats=formats), size) == []
+        assert problems(a_partition(Path(folder), toy, formats=formats, sums=sums), size) == []
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_thousand_parts_hold_and_ask_for_their_halo_nodes_in_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Not in one for each part, in which all parts are looked through: that grew by the square."""
+    asked = []
+
+    def counted(ranks: Ranks, *questions: Any) -> Any:
+        asked.append(len(questions[1]))
+        return ask_owners(ranks, *questions)
+
+    monkeypatch.setattr("dglrun.verify.keys.ask_owners", counted)
+    bare = Toy({"n": 3000}, {"n:r:n": np.arange(6000).reshape(-1, 2) * 7 % 3000}, {}, 1000)
+    toy = replace(bare, assignment={"n": np.arange(3000) % 1000})
+
+    assert problems(a_partition(tmp_path, toy), size) == []
+
+    assert len(asked) == size
+    assert sum(asked) > 1000
 
 
 @PROPERTY
-@given(toy=WITH_NODES, size=SIZES, formats=FORMATS, data=st.data())
-def test_any_flipped_bit_is_found(toy: Toy, size: int, formats: str, data: st.DataObject) -> None:
+@given(toy=WITH_NODES, size=SIZES, formats=FORMATS, sums=st.booleans(), data=st.data())
+def test_any_flipped_bit_is_found(toy: Toy, size: int, formats: str, sums: bool, data: st.DataObject) -> None:
     """In any value of any array of any part: IDs, types, marks, ends, features, original IDs."""
     with tempfile.TemporaryDirectory() as folder:
-        json_path = a_partition(Path(folder), toy, formats=formats)
+        json_path = a_partition(Path(folder), toy, formats=formats, sums=sums)
         stored = data.draw(st.sampled_from(arrays(json_path)))
         at = stored.offset + data.draw(st.integers(0, stored.spec.nbytes - 1))
         content = bytearray(stored.path.read_bytes())
@@ -107,13 +133,13 @@ def test_any_flipped_bit_is_found(toy: Toy, size: int, formats: str, data: st.Da
 
 
 @PROPERTY
-@given(toy=WITH_NODES, size=SIZES, formats=FORMATS, doubles=st.booleans(), data=st.data())
+@given(toy=WITH_NODES, size=SIZES, formats=FORMATS, doubles=st.booleans(), sums=st.booleans(), data=st.data())
 def test_any_exchanged_or_doubled_row_is_found(
-    toy: Toy, size: int, formats: str, doubles: bool, data: st.DataObject
+    toy: Toy, size: int, formats: str, doubles: bool, sums: bool, data: st.DataObject
 ) -> None:
     """Two rows of an array change places, or one takes the place of another."""
     with tempfile.TemporaryDirectory() as folder:
-        json_path = a_partition(Path(folder), toy, formats=formats)
+        json_path = a_partition(Path(folder), toy, formats=formats, sums=sums)
         stored = data.draw(st.sampled_from(arrays(json_path)))
         rows = stored.rows(0, len(stored))
         one, two = (data.draw(st.integers(0, len(rows) - 1)) for _ in range(2))
@@ -129,11 +155,11 @@ def test_any_exchanged_or_doubled_row_is_found(
 
 
 @PROPERTY
-@given(toy=WITH_NODES, size=SIZES, data=st.data())
-def test_any_other_source_is_found(toy: Toy, size: int, data: st.DataObject) -> None:
+@given(toy=WITH_NODES, size=SIZES, sums=st.booleans(), data=st.data())
+def test_any_other_source_is_found(toy: Toy, size: int, sums: bool, data: st.DataObject) -> None:
     """A node in another part, an edge with another end, a feature of another value."""
     with tempfile.TemporaryDirectory() as folder:
-        json_path = a_partition(Path(folder), toy)
+        json_path = a_partition(Path(folder), toy, sums=sums)
         assignment, edges, features = (
             {name: rows.copy() for name, rows in table.items()}
             for table in (

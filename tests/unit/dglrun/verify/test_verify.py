@@ -21,13 +21,16 @@ from dglrun.formats.dgl.arrays import ArraySpec, StoredArray
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors, tensor_file
+from dglrun.mpi import checksum
 from dglrun.mpi.collectives import SingleRank
-from dglrun.verify import checksum, serving
+from dglrun.verify import serving
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy, toys
 
 
-def a_partition(folder: Path, toy: Toy | None = None, *, ids: bool = True, formats: str = "coo") -> Path:
+def a_partition(
+    folder: Path, toy: Toy | None = None, *, ids: bool = True, formats: str = "coo", sums: bool = False
+) -> Path:
     """A dispatched toy: `folder/in` is its source, the result is the JSON's path."""
     source = (toy or a_toy(parts=2)).write(folder / "in", chunks=2)
     wanted = Options(
@@ -37,6 +40,7 @@ def a_partition(folder: Path, toy: Toy | None = None, *, ids: bool = True, forma
         save_orig_nids=ids,
         save_orig_eids=ids,
         formats=tuple(formats.split(",")),
+        source_sums=sums,
     )
     dispatch(wanted, SingleRank(), lambda _: None)
     return folder / "out/toy.json"

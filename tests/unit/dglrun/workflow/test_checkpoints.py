@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.agent import forked_program
 from dglrun.workflow.config import ConfigError
 from dglrun.workflow.plan import plan
 from dglrun.workflow.steps import KeepCheckpoints
@@ -51,6 +52,14 @@ def kept(folder: Path) -> dict[str, str]:
             if path.is_file():
                 found[path.relative_to(folder).as_posix()] = path.read_text()
     return found
+
+
+def name_of(pid: int) -> str:
+    """The name of a process, empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip()
+    except OSError:
+        return ""
 
 
 def begins(output: str) -> set[str]:
@@ -199,7 +208,7 @@ def test_a_keeper_that_is_killed_is_started_again(pods: Pods) -> None:
     where = pods.launcher / "ws/checkpoints/job"
     with pods.started(*flags(script, "--checkpoint-interval", "1")) as process:
         read_until(process, "begins after []")
-        keepers = [pid for pid, line in pods.processes().items() if "transfer.checkpoints" in line]
+        keepers = [pid for pid in pods.processes() if name_of(pid) == forked_program.KEEPER]
         assert len(keepers) == 2
         for pid in keepers:
             os.kill(pid, signal.SIGKILL)

@@ -3,6 +3,7 @@
 The same in pods is the business of tests/e2e; this one needs root and DGL, no cluster, and two minutes.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -26,6 +27,37 @@ pytestmark = [
 
 SCRIPTS = ROOT / "tests" / "e2e" / "scripts"
 PLACES = ("--workspace", "ws", "--dataset-dir", "dataset")
+LEARNS = f"""
+import hashlib, os, sys
+from pathlib import Path
+import dgl, torch
+from torch import distributed as dist
+sys.path.insert(0, {str(ROOT / "images/examples/graphsage/code")!r})
+import checkpoints
+from embeddings import Embeddings
+
+dgl.distributed.initialize(os.environ["DGL_IP_CONFIG"])
+dist.init_process_group("gloo")
+graph = dgl.distributed.DistGraph("tiny", part_config=os.environ["DGL_CONF_PATH"])
+rank, folder = dist.get_rank(), checkpoints.folder()
+rows = Embeddings(graph, 8, lr=0.1)
+begin = max(checkpoints.saved(folder), default=0)
+if begin:
+    rows.load_state(checkpoints.load(folder, begin))
+dist.barrier()
+print(f"rank {{rank}} begins after epoch {{begin}}", flush=True)
+own = torch.arange(rank, graph.num_nodes(), 2)  # of both parts
+for epoch in range(begin + 1, 5):
+    found = rows.of(own, torch.device("cpu"))
+    ((found - own[:, None] / 100) ** 2 * epoch).sum().backward()
+    rows.step()
+    dist.barrier()
+    checkpoints.save(folder, epoch, rows.state())
+whole = rows.of(torch.arange(graph.num_nodes()), torch.device("cpu")).detach().numpy()
+print(f"rank {{rank}} has learnt {{hashlib.sha256(whole.tobytes()).hexdigest()}}", flush=True)
+dist.barrier()
+"""
+"""Rows of all nodes by an optimizer whose steps depend on all earlier ones: Adagrad."""
 SUBNET = f"10.{128 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
 """Of this process: others run beside it, or were killed and left their bridge behind."""
 IPS = (f"{SUBNET}.1", f"{SUBNET}.2")
@@ -229,25 +261,33 @@ def test_sigterm_leaves_no_process_and_no_segment(pods: Pods) -> None:
     assert done.code == 143
 
 
+def test_learnt_rows_and_their_optimizer_go_on_from_a_checkpoint(pods: Pods) -> None:
+    """Two workers that begin in the middle end with the same rows, bit by bit, as those that did not."""
+    script, kept = pods.script(LEARNS), pods.root / "kept"
+    argv = ("-g", "tiny", "--train-entry-point", script, *PLACES, "--checkpoints", str(kept))
+    first = pods.run(*argv)
+    assert first.code == 0, first.output
+    for newest in kept.rglob("epoch-4.pt"):
+        newest.unlink()
+    for index in (0, 1):
+        shutil.rmtree(pods.worker(index) / "ws/checkpoints")
+
+    second = pods.run(*argv)
+
+    assert second.code == 0, second.output
+    learnt = [re.findall(r"rank \d has learnt (\w+)", done.output) for done in (first, second)]
+    assert [len(each) for each in learnt] == [2, 2]
+    assert len({digest for each in learnt for digest in each}) == 1
+    for rank in (0, 1):
+        assert f"rank {rank} begins after epoch 0" in first.output
+        assert f"rank {rank} begins after epoch 3" in second.output
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("backend", ["zoltan", "streaming"])
 def test_workers_partition_among_themselves_and_train(workers: Pods, backend: str) -> None:
     """DistParMETIS: MPI ranks on the workers, each of which ends with its own part; then DGL trains."""
-    write_ring(workers.root / "chunks")
-    hostfile = workers.root / "hostfile"
-    lines = [f"{ip} 30050 {pod} slots=1\n" for ip, pod in zip(IPS, workers.names, strict=True)]
-    hostfile.write_text("".join(lines))
-    workspace = str(workers.root / "ws")
-    args = ("--workspace", workspace, "--chunked-graph", str(workers.root / "chunks"))
-    mpi = ("--partition-backend", backend, "--interface", f"{SUBNET}.0/24")
-    env = {
-        "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
-        "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
-        "DGL_OPERATOR_KUBEXEC_PATH": str(workers.root / "kubexec.sh"),
-    }
-    train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
-
-    with workers.started(*train, *args, *mpi, **env) as process:
+    with started_on_workers(workers, backend=backend) as process:
         done = workers.finish(process, seconds=240)
 
     assert done.code == 0, done.output
@@ -266,39 +306,65 @@ def test_workers_partition_among_themselves_and_train(workers: Pods, backend: st
 
 @pytest.mark.mpi
 def test_workers_keep_their_parts_and_take_them_again(workers: Pods) -> None:
-    """DistParMETIS with --partitions: the second job makes nothing, and trains on the same parts."""
-    write_ring(workers.root / "chunks")
+    """DistParMETIS with --partitions: the second job makes nothing, and trains on the same parts.
+
+    In each a worker is lost in the training: its part is made anew, or comes from the store again.
+    """
+    kept = ("--partitions", str(workers.root / "kept"))
+
+    cold = with_a_lost_worker(workers, "second", *kept)
+    for folder in (workers.root, workers.worker(0), workers.worker(1)):
+        shutil.rmtree(folder / "ws/assignment", ignore_errors=True)
+        shutil.rmtree(folder / "ws/workload", ignore_errors=True)
+    warm = with_a_lost_worker(workers, "third", *kept)
+
+    assert cold.count("graphs written") == 2, cold
+    assert "kept the partition as" in cold
+    assert "graphs written" not in warm
+    for index in (0, 1):
+        assert warm.count(f"job-worker-{index} reads part {index} in place") == 1 + index
+    quality = workers.quality()
+    assert quality
+    assert (quality["method"], quality["verified"]) == ("zoltan", True)
+
+
+def with_a_lost_worker(workers: Pods, uid: str, *more: str) -> str:
+    """Run a job of DistParMETIS whose worker 1 is lost in the training; its part must be what it was."""
+    part, go, said = workers.worker(1) / "ws/workload/part1", workers.root / "go", []
+    go.unlink(missing_ok=True)
+    with started_on_workers(workers, *more, "--", "--do", "hang", "--until", str(go)) as process:
+        said.append(read_until(process, "rank 1 does hang"))
+        before = {path.name: path.read_bytes() for path in part.iterdir()}
+        workers.lose(1)
+        said.append(read_until(process, "waiting for the replacement of job-worker-1"))
+        workers.replace(1, uid)
+        said.append(read_until(process, "rank 1 does hang"))
+        go.touch()
+        done = workers.finish(process, seconds=240)
+    assert done.code == 0, done.output
+    assert {path.name: path.read_bytes() for path in part.iterdir()} == before
+    return "".join((*said, done.output))
+
+
+def started_on_workers(
+    workers: Pods, *more: str, backend: str = "zoltan"
+) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
+    """A launcher of DistParMETIS on the ring."""
+    if not (workers.root / "chunks").exists():
+        write_ring(workers.root / "chunks")
     hostfile = workers.root / "hostfile"
     lines = [f"{ip} 30050 {pod} slots=1\n" for ip, pod in zip(IPS, workers.names, strict=True)]
     hostfile.write_text("".join(lines))
     places = ("--workspace", str(workers.root / "ws"), "--chunked-graph", str(workers.root / "chunks"))
-    mpi = ("--partition-backend", "zoltan", "--interface", f"{SUBNET}.0/24")
-    kept = ("--partitions", str(workers.root / "kept"))
+    mpi = ("--partition-backend", backend, "--interface", f"{SUBNET}.0/24")
     env = {
         "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS",
         "DGL_OPERATOR_HOSTFILE_PATH": str(hostfile),
         "DGL_OPERATOR_KUBEXEC_PATH": str(workers.root / "kubexec.sh"),
+        "DGL_OPERATOR_REPLACEMENT_TIMEOUT_SECONDS": "120",
     }
     train = ("-g", "tiny", "--train-entry-point", str(SCRIPTS / "train_tiny.py"))
-
-    done = []
-    for _ in range(2):
-        with workers.started(*train, *places, *mpi, *kept, **env) as process:
-            done.append(workers.finish(process, seconds=240))
-        for folder in (workers.root, workers.worker(0), workers.worker(1)):
-            shutil.rmtree(folder / "ws/assignment", ignore_errors=True)
-            shutil.rmtree(folder / "ws/workload", ignore_errors=True)
-
-    cold, warm = done
-    assert (cold.code, warm.code) == (0, 0), cold.output + warm.output
-    assert "graphs written" in cold.output
-    assert "kept the partition as" in cold.output
-    assert "graphs written" not in warm.output
-    for index in (0, 1):
-        assert f"job-worker-{index} reads part {index} in place" in warm.output
-    quality = workers.quality()
-    assert quality
-    assert (quality["method"], quality["verified"]) == ("zoltan", True)
+    return workers.started(*train, *places, *mpi, *more, **env)
 
 
 def write_ring(folder: Path) -> None:

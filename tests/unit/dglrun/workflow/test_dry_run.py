@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dglrun.__main__ import workflow
+from dglrun.cli.workflow import workflow
 from dglrun.workflow import dry_run
 from dglrun.workflow.config import RunConfig
 from dglrun.workflow.steps import (
@@ -30,6 +30,8 @@ LINES = 90
 
 SCRIPT = ("--partition-entry-point", "code/part.py")
 CHUNKS = ("--chunked-graph", "/data/g")
+KEPT = ("--partitions", "s3://bucket/kept")
+STORED = (*KEPT, "--checkpoints", "s3://bucket/saved", "--output", "s3://bucket/out")
 SHAPES = {
     "DGL-API, script": ("DGL-API", SCRIPT),
     "DGL-API, chunked graph": ("DGL-API", CHUNKS),
@@ -39,6 +41,14 @@ SHAPES = {
     "DistParMETIS": ("DistParMETIS", CHUNKS),
     "Skip": ("Skip", ()),
 }
+KEEPING = {
+    "a script's partition, kept": ("DGL-API", (*SCRIPT, *KEPT)),
+    "a chunked graph's partition, kept": ("DGL-API", (*CHUNKS, *KEPT)),
+    "ParMETIS, kept": ("ParMETIS", (*CHUNKS, *KEPT)),
+    "DistParMETIS, kept": ("DistParMETIS", (*CHUNKS, *KEPT)),
+    "all on storage": ("DistParMETIS", ("--chunked-graph", "s3://bucket/g", *STORED)),
+}
+"""Shapes of jobs that keep things elsewhere."""
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=150)
 
 
@@ -46,11 +56,11 @@ def configuration(
     shape: str, *more: str, in_job: bool = True, phase: str | None = None, workers: int = 2
 ) -> RunConfig:
     """A configuration of a shape; outside of a job it describes all pods."""
-    mode, source = SHAPES[shape]
+    mode, source = {**SHAPES, **KEEPING}[shape]
     phase = "Launcher_Workload" if mode == "Skip" else phase
     training = ("-g", "g", "--train-entry-point", "code/train.py")
     flags = ("--num-partitions", str(workers), *training, *source, *more)
-    env = {"DGL_OPERATOR_PARTITION_MODE": mode}
+    env = {"DGL_OPERATOR_PARTITION_MODE": mode, "DGL_OPERATOR_IMAGE": "example/train@sha256:0"}
     base = a_config(phase=phase, workers=workers, gpus=9, env=env, base=flags)
     return base.model_copy(update={"context": base.context.model_copy(update={"in_job": in_job})})
 
@@ -82,7 +92,7 @@ def _names(steps: list[dict[str, Any]]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("in_job", [True, False])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, *KEEPING])
 def test_two_workers_take_90_lines_at_most(shape: str, in_job: bool) -> None:
     """Issue 10's bound, for what each role shows in a job and for what all show outside of one."""
     for phase in (None, "Partitioner") if in_job and shape != "DistParMETIS" else (None,):
@@ -196,7 +206,7 @@ def test_verbose_prints_what_the_short_form_leaves_out(capsys: pytest.CaptureFix
     workflow([*args, "--verbose"])
     full = capsys.readouterr().out
 
-    for word in ("dglrun.transfer.pull", "DGL_SERVER_ID", "kubectl", "supervise"):
+    for word in ("dglrun.transfer.pull", "DGL_SERVER_ID", "kubectl", "dglrun.agent]"):
         assert word in full
         assert word not in short
 

@@ -16,7 +16,7 @@ STUBBORN = 'sleep 600 & echo $! >"$0"; echo working; wait'
 
 
 def test_a_command_past_its_deadline_is_ended_with_its_children(tmp_path: Path) -> None:
-    """124, with its last words; nothing of it stays, and it is not waited for."""
+    """124, with its last log lines; nothing of it stays, and it is not waited for."""
     child = tmp_path / "pid"
     step = Run(("sh", "-c", STUBBORN, str(child)), title="partitioning", seconds=4.0)
 
@@ -51,7 +51,7 @@ def test_a_check_on_another_pod_waits_until_the_pod_can_be_reached(
     """An API server that is away at that moment fails no job."""
     via = ("sh", "-c", FLAKY, str(tmp_path / "tries"), "error: a hole on the way")
 
-    local_process.run(Run((), title="examining", via=via, pods=("job-worker-0",)), lambda line: None)
+    local_process.run(Run((), title="validating", via=via, pods=("job-worker-0",)), lambda line: None)
 
     assert (tmp_path / "tries").read_text() == "3\n"
     assert capsys.readouterr().out.count("job-worker-0 cannot be reached; it is tried again") == 2
@@ -64,9 +64,9 @@ def test_a_check_that_fails_on_another_pod_is_not_repeated(tmp_path: Path, ranks
     words = "error: a hole on the way" if ranks else "command terminated with exit code 1"
     via = ("sh", "-c", FLAKY, str(tmp_path / "tries"), words)
 
-    with pytest.raises(RunError, match="examining ended with exit code 1"):
+    with pytest.raises(RunError, match="validating ended with exit code 1"):
         local_process.run(
-            Run((), title="examining", via=via, pods=("job-worker-0",), ranks=ranks), lambda line: None
+            Run((), title="validating", via=via, pods=("job-worker-0",), ranks=ranks), lambda line: None
         )
 
     assert (tmp_path / "tries").read_text() == "1\n"

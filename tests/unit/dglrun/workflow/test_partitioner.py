@@ -70,7 +70,7 @@ def test_the_script_gets_the_flags_of_2021_each_only_when_set(pods: Pods) -> Non
 
 
 def test_a_script_that_exits_3_ends_the_partitioner_with_3(pods: Pods) -> None:
-    """Its code and last words are told; nothing is delivered."""
+    """Its code and last log lines are told; nothing is delivered."""
     done = partition(pods, "import sys\nprint('no space left for parts')\nsys.exit(3)\n")
 
     assert done.code == 3

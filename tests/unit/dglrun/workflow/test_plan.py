@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import yaml
 
-from dglrun.__main__ import workflow
+from dglrun.cli.workflow import workflow
 from dglrun.workflow.plan import ip_config, plan
 from dglrun.workflow.steps import PlanPhase, Run, StartAgents, Train, WorkerAgent
 from tests.support import golden
@@ -167,8 +167,8 @@ def test_the_plan_of_a_pod_holds_its_own_phases(
     workflow(["--dry-run", *shlex.split(GRAPHSAGE), "--num-partitions", "2"])
     partitioner = yaml.safe_load(capsys.readouterr().out)
 
-    assert [phase["phase"] for phase in launcher["phases"]] == ["3/5", "4/5", "5/5"]
-    assert [phase["phase"] for phase in partitioner["phases"]] == ["1/5", "2/5"]
+    assert [phase["phase"][:3] for phase in launcher["phases"]] == ["3/5", "4/5", "5/5"]
+    assert [phase["phase"][:3] for phase in partitioner["phases"]] == ["1/5", "2/5"]
 
 
 @pytest.mark.parametrize(

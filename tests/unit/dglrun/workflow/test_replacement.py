@@ -15,7 +15,7 @@ from dglrun.errors import RunError
 from dglrun.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from dglrun.workflow import worker_pods
 from dglrun.workflow.plan import plan, training_again
-from dglrun.workflow.steps import Serve, StartAgents, Train
+from dglrun.workflow.steps import IfKept, Run, Serve, StartAgents, Train
 from dglrun.workflow.worker_pods import Fate, Replacements, WorkerPod, WorkersLostError
 from tests.support.dglrun_pods import Pods
 from tests.support.wait import read_until, wait_for
@@ -50,7 +50,11 @@ def test_a_lost_worker_is_replaced_and_all_train_again(pods: Pods) -> None:
     with pods.started(*flags(script), **PATIENT) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 runs")
         first = sorted(pulled_by(pods))
-        wait_for("the launcher says that it goes on", lambda: "replaces" in pods.reports()[-1], 60)
+        wait_for(
+            "the launcher says that it goes on",
+            lambda: any("replaces" in each for each in pods.reports()),
+            60,
+        )
         pods.lose(1)
         read_until(process, WAITING)
         pods.replace(1, "another")
@@ -182,7 +186,8 @@ Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")
 
 
 def change_after_training(pods: Pods, disk: str, **status: Any) -> None:
-    """Have worker 0 get another status once it has trained, and its disk change."""
+    """Have worker 0 get another status once it has trained, and its disk change, before kubectl reads it."""
+    pods.have_older_agents()
     pods.write_cluster(job_worker_0=status)
     (pods.root / "cluster.json").rename(pods.root / "cluster.new")
     pods.write_cluster()
@@ -306,6 +311,36 @@ def test_workers_that_all_have_their_parts_are_served_nothing() -> None:
     start, *_ = training_again(a_config(), HOSTS, "run", ())
 
     assert isinstance(start, StartAgents)
+
+
+CHUNKS = ("--chunked-graph", "/chunks", "--partition-backend", "zoltan")
+TRAINING = ("-g", "g", "--train-entry-point", "code/train.py")
+ON_WORKERS = {**PATIENT, "DGL_OPERATOR_PARTITION_MODE": "DistParMETIS"}
+
+
+def test_a_part_that_a_worker_had_made_itself_is_dispatched_anew() -> None:
+    """By all workers, as only they have the assignment; before the agents start."""
+    config = a_config(*CHUNKS, env=ON_WORKERS, base=TRAINING)
+
+    _hostfile, dispatch, start, *_ = training_again(config, HOSTS, "run", {"job-worker-1"})
+
+    assert config.replaces_workers
+    assert isinstance(dispatch, Run)
+    assert (dispatch.ranks, dispatch.argv[-2:]) == (2, ("--lost-parts", "1"))
+    assert isinstance(start, StartAgents)
+
+
+def test_a_part_that_came_from_the_store_comes_from_there_again() -> None:
+    """A job that made its partition has the assignment, and does not ask the store."""
+    config = a_config(*CHUNKS, "--partitions", "/kept", env=ON_WORKERS, base=TRAINING)
+
+    (step, *_) = training_again(config, HOSTS, "run", {"job-worker-1"})
+
+    assert isinstance(step, IfKept)
+    (fetch,) = step.kept
+    assert isinstance(fetch, Serve)
+    assert [(each.pod, each.part) for each in fetch.pullers] == [("job-worker-1", 1)]
+    assert any(isinstance(each, Run) for each in step.missing)
 
 
 # --- what the API server says

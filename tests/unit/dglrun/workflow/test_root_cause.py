@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dglrun.__main__ import MESSAGE_BYTES, workflow
 from dglrun.agent.exit_status import ProcessFailure
+from dglrun.cli.workflow import MESSAGE_BYTES, workflow
 from dglrun.workflow.root_cause import WorkerFailure, error_of, root_cause
 
 RESET = (
@@ -43,9 +43,9 @@ def test_a_lost_peer_alone_is_told() -> None:
     assert root_cause([alone, failure("b", 12.0)]) == alone
 
 
-def test_the_supervisors_own_end_is_blamed_last() -> None:
+def test_the_agents_own_end_is_blamed_last() -> None:
     """A worker that could not be reached any more was ended by what ended the others."""
-    lost, cause = failure("a", 10.0, 75, "", "supervisor"), failure("b", 10.2)
+    lost, cause = failure("a", 10.0, 75, "", "agent"), failure("b", 10.2)
 
     assert root_cause([lost, cause]) == cause
 

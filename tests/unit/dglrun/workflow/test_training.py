@@ -1,12 +1,14 @@
-"""A whole launch with real supervisors and processes; only kubectl and the API server are stood in for."""
+"""A whole launch with real agents and processes; only kubectl and the API server are stood in for."""
 
 import os
 import re
 import signal
+import sys
 
 import pytest
 
 from dglrun.agent import procfs
+from dglrun.contract import exitcodes
 from tests.support.dglrun_pods import Pods
 from tests.support.wait import read_until, wait_for
 from tests.unit.dglrun.conftest import PodsOf
@@ -41,12 +43,12 @@ def flags(script: str, *more: str) -> tuple[str, ...]:
 
 
 def wait_until_quiet(pods: Pods) -> None:
-    """Nothing of the run is left; a supervisor that was dismissed takes a moment to leave, not its lease."""
+    """Nothing of the run is left; an agent that was dismissed takes a moment to leave, not its lease."""
     wait_for("no process is left", lambda: not pods.processes(), 20)
 
 
 def test_a_good_training_ends_with_0_and_its_output_is_here(pods: Pods) -> None:
-    """Parts and addresses reach the workers, rank 0's files come back, supervisors leave."""
+    """Parts and addresses reach the workers, rank 0's files come back, agents leave."""
     script = pods.script(
         TRAIN + GOOD + 'if rank == 0: Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text("weights")\n'
     )
@@ -104,7 +106,7 @@ def test_a_single_worker_works(pods_of: PodsOf) -> None:
     ],
 )
 def test_the_first_rank_that_fails_ends_the_run(pods: Pods, how: str, code: int, words: str) -> None:
-    """Code, worker, rank and last words are told; exit handlers that hang do not matter."""
+    """Code, worker, rank and last log lines are told; exit handlers that hang do not matter."""
     fails = f"if rank == 1:\n    print('now', flush=True)\n    {how}\n"
     script = pods.script(TRAIN + HANG + f"time.sleep(0.2)\n{fails}hang()\n")
 
@@ -256,9 +258,10 @@ def test_letters_that_the_log_does_not_have_are_written_another_way(pods: Pods) 
 
 
 def test_a_training_needs_no_api_server(pods: Pods) -> None:
-    """It is away, the connection breaks and is made anew, the run ends well; no kubectl runs meanwhile."""
+    """It stays away, a connection breaks and is made anew, the output comes; no kubectl runs meanwhile."""
     count = "for n in range(30):\n    print('step', n, flush=True)\n    time.sleep(0.1)\n"
-    script = pods.script(TRAIN + count + GOOD)
+    save = 'Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text(f"of {rank}")\n'
+    script = pods.script(TRAIN + count + GOOD + save)
     pods.put_proxies()
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] step 3")
@@ -271,6 +274,9 @@ def test_a_training_needs_no_api_server(pods: Pods) -> None:
     assert children == ()
     assert done.code == 0, done.output
     assert "[worker-1 trainer 0] step 29" in done.output
+    output = pods.launcher / "ws/output"
+    assert [(output / name).read_text() for name in ("model.pt", "job-worker-1/model.pt")] == ["of 0", "of 1"]
+    assert "dglrun pack" not in (pods.root / "execs").read_text()
 
 
 IDLE = """
@@ -339,7 +345,7 @@ def test_a_lost_launcher_leaves_nothing_running(pods: Pods) -> None:
 
 
 def test_a_new_launcher_never_mixes_with_remains(pods: Pods) -> None:
-    """The supervisors of a launcher that was lost are ended before a new run begins."""
+    """The agents of a launcher that was lost are ended before a new run begins."""
     script = pods.script(TRAIN + HANG + "hang()\n", "first.py")
     lease = "300"  # on a busy machine they would end themselves before the new launcher is there
     with pods.started(*flags(script, "--lease", lease)) as process:
@@ -350,12 +356,12 @@ def test_a_new_launcher_never_mixes_with_remains(pods: Pods) -> None:
     done = pods.run(*flags(second))
 
     assert done.code == 0, done.output
-    assert "ended the supervisor of an earlier run" in done.output
+    assert "ended the agent of an earlier run" in done.output
     assert not [line for line in pods.processes().values() if "first.py" in line]
 
 
-def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
-    """Without its supervisor a trainer must not live on; the run fails and names the worker."""
+def test_a_killed_agent_takes_its_processes_along(pods: Pods) -> None:
+    """Without its agent a trainer must not live on; the run fails and names the worker."""
     script = pods.script(TRAIN + HANG + "hang()\n")
     with pods.started(*flags(script)) as process:
         read_until(process, "[worker-1 trainer 0] rank 1 hangs")
@@ -363,7 +369,7 @@ def test_a_killed_supervisor_takes_its_processes_along(pods: Pods) -> None:
         done = pods.finish(process)
 
     assert done.code == 75, done.output
-    assert "job-worker-1: supervisor no supervisor runs on this worker" in done.message
+    assert "job-worker-1: agent no agent runs on this worker" in done.message
 
 
 def test_a_worker_that_is_deleted_fails_the_run(pods: Pods) -> None:
@@ -499,7 +505,7 @@ def test_exit_handlers_of_a_failed_rank_run_while_all_is_stopped(pods: Pods) -> 
     assert (pods.launcher / "ws/output/last.pt").read_text() == "weights"
 
 
-def test_the_output_of_a_worker_without_supervisor_comes_too(pods: Pods) -> None:
+def test_the_output_of_a_worker_without_agent_comes_too(pods: Pods) -> None:
     """Nobody has counted its files, so it is asked."""
     save = 'Path(os.environ["DGL_OUTPUT_DIR"], "model.pt").write_text(f"of {rank}")\n'
     script = pods.script(TRAIN + HANG + save + "print('saved', flush=True)\nhang()\n")
@@ -627,7 +633,7 @@ def test_what_rank_0_tells_is_reported(pods: Pods) -> None:
 def refuse_starts(pods: Pods, how: str) -> None:
     """Have `kubectl exec` of an agent do something else first; parts are sent as usual."""
     refuse = pods.root / "before_exec"
-    refuse.write_text(f'#!/bin/sh\n[ "$4" = dglrun ] || exit 0\n{how}\n')
+    refuse.write_text(f'#!/bin/sh\n[ "$4" = dglrun.agent ] || exit 0\n{how}\n')
     refuse.chmod(0o755)
 
 
@@ -647,6 +653,23 @@ def test_a_container_that_cannot_run_dglrun_is_said(pods: Pods, words: str) -> N
 
     assert done.code == 69
     assert f"could not be started: {words.splitlines()[-1]}" in done.message
+
+
+@pytest.mark.parametrize("package", ["dglrun", "dglrun/agent"])
+def test_a_worker_of_another_release_is_refused(pods: Pods, package: str) -> None:
+    """By the words of its Python, with the exit code of a contract that differs; it is asked once."""
+    folder = pods.root / "image"
+    for each in ("dglrun", package):
+        (folder / each).mkdir(parents=True, exist_ok=True)
+        (folder / each / "__init__.py").touch()
+    refuse_starts(pods, f"echo >>../tries.$1; cd {folder}; {sys.executable} -m dglrun.agent >&2; exit 1")
+
+    done = pods.run(*flags(pods.script(TRAIN + GOOD)))
+
+    assert done.code == exitcodes.CONTRACT
+    assert "the worker's image is of another release than the launcher's" in done.message
+    assert done.message.count("\n") <= 1
+    assert {each.read_text() for each in pods.root.glob("tries.*")} == {"\n"}
 
 
 def test_a_start_that_does_not_reach_the_worker_is_tried_again(pods: Pods) -> None:

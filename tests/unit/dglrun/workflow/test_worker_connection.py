@@ -29,7 +29,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_port_that_refuses_belongs_to_no_agent(at_once: None) -> None:
     """It is noticed long before the lease is over."""
-    assert worker(HELLO, REFUSED).why_lost(60.0) == "no supervisor runs on this worker"
+    assert worker(HELLO, REFUSED).why_lost(60.0) == "no agent runs on this worker"
 
 
 def test_a_connection_that_is_back_counts_no_more(at_once: None) -> None:

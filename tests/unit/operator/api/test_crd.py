@@ -1,11 +1,16 @@
 """The structural schema."""
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dgl_operator.api import crd, rules
+from dgl_operator.api.v1alpha1 import JobStatus
 
 Schema = dict[str, Any]
 
@@ -52,6 +57,43 @@ def test_each_field_of_ours_says_what_it_means() -> None:
 
     assert len(fields) > 40
     assert [path for path, node in fields if not node.get("description")] == []
+
+
+def test_no_text_has_a_format() -> None:
+    """The API server would take a list for it, and then refuse every write of the object."""
+    texts = [node for _, node in walk(crd.schema()) if node.get("type") == "string"]
+    times = [node for node in texts if node.get("pattern") == crd.TIME]
+
+    assert [node for node in texts if "format" in node] == []
+    assert len(times) == 8
+
+
+# Not the first and the last year, whose ends have no name in other time zones.
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.timezones() | st.just(UTC)))
+def test_a_time_of_ours_fits_its_pattern(time: datetime) -> None:
+    """Whatever the clock says, the status is taken."""
+    written = JobStatus(start_time=time.astimezone(UTC).replace(microsecond=0)).wire()["startTime"]
+
+    assert re.search(crd.TIME, written)
+    assert re.search(crd.TIME, time.astimezone(UTC).isoformat())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2026-11-21",
+        "2026-11-21T12:00:00",
+        "2026-13-21T12:00:00Z",
+        "2026-11-21T24:00:00Z",
+        "2026-11-21T12:00:00Z\n2",
+        "at 2026-11-21T12:00:00Z",
+    ],
+)
+def test_what_is_no_time_does_not_fit(text: str) -> None:
+    """As little as with the format that it stands for."""
+    assert not re.search(crd.TIME, text)
 
 
 def test_no_default_is_empty() -> None:
@@ -106,6 +148,7 @@ def test_columns_show_fields_that_exist() -> None:
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "union"),
         ({"type": "integer", "exclusiveMinimum": 0}, "exclusiveMinimum"),
         ({"type": "object", "properties": {"a": {"const": 1}}}, "const"),
+        ({"type": "string", "format": "hostname"}, "format hostname"),
     ],
 )
 def test_what_has_no_structural_form_is_refused(node: Schema, reason: str) -> None:

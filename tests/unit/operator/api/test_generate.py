@@ -82,7 +82,7 @@ def test_a_missing_file_is_drift(checkout: Path) -> None:
 def test_without_helm_the_install_file_is_said_to_be_unchecked(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The check fails loudly, unless the caller says that he knows."""
+    """The check fails loudly, unless the caller says that this is known."""
     assert run(checkout, "--check") == 1
     assert "manifests/install.yaml: NOT CHECKED" in capsys.readouterr().err
     assert run(checkout, "--check", "--no-helm") == 0
@@ -168,4 +168,6 @@ def test_the_rights_of_the_chart_are_the_rights_of_the_list() -> None:
     """The template carries each rule once."""
     body = template("_rules.tpl")
 
-    assert body == [rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER)]
+    assert body == [
+        rule.manifest() for rule in (*rbac.RULES, *rbac.OF_CLUSTER, *rbac.KUEUE, *rbac.KUEUE_OF_CLUSTER)
+    ]

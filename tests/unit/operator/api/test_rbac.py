@@ -8,6 +8,7 @@ from urllib3 import HTTPResponse
 
 from dgl_operator.api import rbac
 from dgl_operator.runtime.cluster import Place
+from dgl_operator.runtime.gangs import KINDS
 from dgl_operator.runtime.kinds import CHILDREN, Json, Kind
 from dgl_operator.runtime.kube_cluster import KubeCluster, Request
 
@@ -66,6 +67,9 @@ def requested() -> set[Right]:
     for kind in DELETED:
         recorder.delete(kind, PLACE)
     recorder.get(Kind.NODE, None, "x")
+    for kind in KINDS.values():
+        recorder.get(kind, "ns", "x")
+        recorder.create({"kind": kind.value[0], "apiVersion": kind.api_version, **BODY})
     recorder.delete_job(BODY)
     recorder.write_status(BODY, {})
     recorder.post_event({"kind": "Event", **BODY})
@@ -83,6 +87,28 @@ def test_each_right_is_used_and_each_use_is_a_right() -> None:
 
     assert held - HELD_FOR_OTHERS == requested()
     assert held >= HELD_FOR_OTHERS
+
+
+def test_a_queue_asks_for_workloads_and_what_they_name_alone() -> None:
+    """Of an operator with `--kueue=true`; Workloads are never applied, and nothing of Kueue's is written."""
+    recorder = Recorder()
+    workload = {"kind": Kind.WORKLOAD.value[0], **BODY}
+    list(recorder.pages(Kind.WORKLOAD, "ns"))
+    list(recorder.watch(Kind.WORKLOAD, "ns", 1))
+    recorder.get(Kind.WORKLOAD, "ns", "x")
+    recorder.create(workload)
+    recorder.patch_status(workload, {})
+    recorder.delete(Kind.WORKLOAD, PLACE)
+    for kind in (Kind.RESOURCE_FLAVOR, Kind.WORKLOAD_PRIORITY_CLASS, Kind.PRIORITY_CLASS):
+        recorder.get(kind, "ns", "x")
+
+    held = {
+        (rule.group, resource, verb)
+        for rule in (*rbac.KUEUE, *rbac.KUEUE_OF_CLUSTER)
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    assert held == recorder.rights
 
 
 def test_an_election_asks_for_its_lease_alone() -> None:
@@ -103,7 +129,7 @@ def test_an_election_asks_for_its_lease_alone() -> None:
 
 def test_no_right_is_a_wildcard() -> None:
     """Neither group, resource nor verb is `*`, and nobody may escalate or bind."""
-    every = (*rbac.RULES, *rbac.OF_CLUSTER, *rbac.LEADER_RULES)
+    every = (*rbac.RULES, *rbac.OF_CLUSTER, *rbac.LEADER_RULES, *rbac.KUEUE, *rbac.KUEUE_OF_CLUSTER)
     words = [word for rule in every for word in (rule.group, *rule.resources, *rule.verbs)]
 
     assert not {"*", "escalate", "bind", "impersonate"} & set(words)

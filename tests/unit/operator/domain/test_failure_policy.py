@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dgl_operator.api.v1alpha1 import DGLJob, Phase
-from dgl_operator.domain import verdict
+from dgl_operator.domain import reduced, verdict
 from dglrun.contract.names import Role
 from tests.support.jobs import Json, a_job, a_pod, a_status, ended, waiting, workers_of
 from tests.unit.operator.domain.test_decide import cause, decided
@@ -121,7 +121,7 @@ def test_a_condition_has_to_have_the_status(status: str, expected: str) -> None:
 
 
 def test_a_condition_of_the_users_own_can_be_matched() -> None:
-    """A controller of his may say what is wrong with a pod."""
+    """A controller of the user may say what is wrong with a pod."""
     job = with_rules({"action": "Ignore", "onPodConditions": [{"type": "example.org/BadDisk"}]})
     bad = {"conditions": [{"type": "example.org/BadDisk", "status": "True"}]}
 
@@ -163,3 +163,18 @@ def test_an_exit_of_its_own_before_a_deletion_is_a_failure() -> None:
 
     assert cause(decided(job, failed, *workers_of(job)))[0] == "TrainingFailed"
     assert follows(job, failed, *workers_of(job)) == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(143, "PodLost"), (137, "PodLost"), (0, "PodLost"), (1, "PodFailed")]
+)
+def test_a_pod_that_its_kubelet_removes_after_a_deletion_was_deleted(code: int, reason: str) -> None:
+    """Until it is gone it has a grace period of 0, and the time at which the kubelet deleted it again."""
+    job = a_job(status=TRAINING)
+    killed = a_pod(job, WORKER, "Failed", containers=[ended(code=code)], deleting="2026-11-21T11:59:05Z")
+    killed["metadata"]["deletionGracePeriodSeconds"] = 0
+    killed["spec"]["terminationGracePeriodSeconds"] = 10
+
+    decision = decided(job, a_pod(job, LAUNCHER), reduced.pod(killed), a_pod(job, WORKER, index=1))
+
+    assert cause(decision)[0] == reason

@@ -192,7 +192,7 @@ READ = [path for path in paths(a_busy_pod()) if path and path not in {("kind",),
 def test_reading_a_pod_never_raises_and_its_reduced_form_says_the_same(
     changes: list[tuple[Path, Any]],
 ) -> None:
-    """Who may write the status of a pod hurts at most his own job."""
+    """Who may write the status of a pod hurts at most their own job."""
     raw = a_busy_pod()
     for path, junk in sorted(changes, key=lambda change: -len(change[0])):
         raw = put(raw, path, junk)

@@ -511,6 +511,23 @@ def test_a_signal_to_kubexec_ends_its_kubectl(tmp_path: Path) -> None:
         wait_for("the end of kubectl", lambda: not running(int(pid.read_text())))
 
 
+def test_a_signal_to_kubexec_while_it_starts_kubectl_ends_that_too(tmp_path: Path) -> None:
+    """The shell does not know its number yet: kubectl lived on, and its command in the pod."""
+    kubectl, script = tmp_path / "kubectl", tmp_path / "kubexec.sh"
+    kubectl.write_text("#!/bin/sh\nexec sleep 600\n")
+    kubectl.chmod(0o755)
+    text = config.config_map(a_job(), ADDRESSES)["data"]["kubexec.sh"]
+    text = text.replace("/opt/kube/kubectl", str(kubectl)).replace("child=$!", "kill -TERM $$\n    child=$!")
+    script.write_text(text)
+
+    # Returns when nobody holds its output any more.
+    done = subprocess.run(
+        ["sh", str(script), "sage-worker-0", "ls"], capture_output=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 143
+
+
 def test_kubexec_runs_nothing_that_a_name_contains(tmp_path: Path) -> None:
     """Names are words to the shell, whatever the API server lets through one day."""
     kubectl, mark = tmp_path / "kubectl", tmp_path / "ran"

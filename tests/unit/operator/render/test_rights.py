@@ -31,13 +31,17 @@ def test_no_right_is_given_before_a_pod_is_there() -> None:
     assert [granted(mode) for mode in Mode] == [{}] * 4
 
 
-def test_the_launcher_and_the_partitioner_get_rights_on_each_other_only() -> None:
-    """The partitioner delivers into the launcher, whose init container watches it."""
+def test_the_launcher_and_the_partitioner_get_rights_on_each_other_and_no_other_pod() -> None:
+    """The partitioner delivers into the launcher, whose init container watches it; it reads its own image."""
     both = (LAUNCHER, PARTITIONER)
 
-    assert granted(Mode.DGL_API, LAUNCHER) == {
-        PARTITIONER: (("pods", (LAUNCHER,), ("get",)), ("pods/exec", (LAUNCHER,), EXEC), REPORT)
-    }
+    assert granted(Mode.DGL_API, PARTITIONER) == {LAUNCHER: (("pods", (PARTITIONER,), WATCH), REPORT)}
+    assert granted(Mode.DGL_API, LAUNCHER)[PARTITIONER][0] == ("pods", (LAUNCHER,), ("get",))
+    assert granted(Mode.DGL_API, *both)[PARTITIONER] == (
+        ("pods", both, ("get",)),
+        ("pods/exec", (LAUNCHER,), EXEC),
+        REPORT,
+    )
     assert granted(Mode.DGL_API, *both)[LAUNCHER] == (("pods", (PARTITIONER,), WATCH), REPORT)
     assert granted(Mode.DGL_API, *both, WORKERS[0]) == granted(Mode.DGL_API, *both)
 

@@ -776,7 +776,7 @@ def test_a_job_that_is_created_suspended_has_nothing_until_it_is_resumed() -> No
 
 
 def test_suspend_takes_the_pods_away_and_resume_begins_a_new_attempt() -> None:
-    """At once: nobody waits for a backoff after his own doing."""
+    """At once: a change by the user waits for no backoff."""
     operator = Operator()
     training(operator)
 

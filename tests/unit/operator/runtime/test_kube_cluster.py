@@ -145,6 +145,41 @@ def test_what_will_not_pass_is_refused(serve: Serve, code: int, reason: str, kin
     assert (caught.value.status, caught.value.reason, str(caught.value)) == (code, reason, f"it says {code}")
 
 
+def resources(*names: str | None) -> Callable[[str, str, Json | None], Reply]:
+    """An API server whose every group has these resources."""
+    found = {"kind": "APIResourceList", "resources": [{"name": name} for name in names] or None}
+    return lambda *_asked: (200, {}, json.dumps(found).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_served"),
+    [
+        (resources("workloads", "podgroups", "podgroups/status"), True),
+        (resources("workloads"), False),
+        (resources(), False),
+        (failing(404, "NotFound"), False),
+        (failing(403, "Forbidden"), False),
+    ],
+    ids=["with groups", "without groups", "empty", "no such version", "no right to discover"],
+)
+def test_discovery_tells_whether_a_kind_is_served(
+    serve: Serve, answer: Callable[[str, str, Json | None], Reply], is_served: bool
+) -> None:
+    """Of an alpha API the group may be served without the resource, whose gate is another flag."""
+    client, api = serve(answer)
+
+    assert client.serves(Kind.POD_GROUP) is is_served
+    assert [path for _, path, _ in api.asked] == ["/apis/scheduling.k8s.io/v1alpha2"]
+
+
+def test_a_server_that_cannot_answer_says_nothing_of_its_kinds(serve: Serve) -> None:
+    """A job must not be told that its cluster lacks what it has."""
+    client, _ = serve(failing(503))
+
+    with pytest.raises(ClusterBusy):
+        client.serves(Kind.POD_GROUP)
+
+
 def test_a_server_that_does_not_answer_is_busy_after_the_timeout(serve: Serve) -> None:
     """A thread is not held for ever."""
     released = threading.Event()
@@ -220,7 +255,8 @@ def test_a_list_comes_whole_in_pages_of_bounded_bytes(serve: Serve, total: int, 
     found = [item["metadata"]["name"] for page in client.pages(Kind.POD, "n") for item in page.items]
 
     assert found == [f"pod-{at}" for at in range(total)]
-    assert len(api.asked) < total
+    assert len(api.asked) <= total
+    assert len(api.asked) < total / 10 or size > kube_cluster.PAGE_BYTES
 
 
 def watching(*lines: str) -> Callable[[str, str, Json | None], Reply]:
@@ -263,3 +299,15 @@ def test_any_other_end_of_a_watch_may_pass(serve: Serve, line: str) -> None:
 
     with pytest.raises(ClusterBusy):
         list(client.watch(Kind.POD, None, 1))
+
+
+@pytest.mark.parametrize(("left_out", "is_leaving"), [((), True), (("resourceVersion",), False)])
+def test_a_pod_that_is_gone_with_its_deletion_is_not_leaving(
+    serve: Serve, left_out: tuple[str, ...], is_leaving: bool
+) -> None:
+    """The API server then answers with the object as it was, without a version."""
+    metadata = {**POD["metadata"], "deletionTimestamp": "2026-11-22T17:06:13Z"}
+    pod = {**POD, "metadata": {key: value for key, value in metadata.items() if key not in left_out}}
+    client, _ = serve(lambda *_asked: (200, {}, json.dumps(pod).encode()))
+
+    assert client.delete(Kind.POD, Place("n", "p", "u")) == (pod if is_leaving else None)

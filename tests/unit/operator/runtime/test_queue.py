@@ -47,6 +47,30 @@ def test_a_run_that_fails_is_repeated_until_it_does_not(caplog: pytest.LogCaptur
     assert "RuntimeError: a bug" in caplog.text
 
 
+def test_each_date_is_kept_whichever_thread_waits_for_it() -> None:
+    """One of the idle threads wakes for the next date; an earlier one that comes between does not lose it."""
+    waits = {Key("default", "late"): 0.3, Key("default", "soon"): 0.05, Key("default", "now"): 0.0}
+    lock, done = threading.Lock(), threading.Event()
+    runs = dict.fromkeys(waits, 0)
+
+    def run(key: Key) -> Outcome:
+        with lock:
+            runs[key] += 1
+            if min(runs.values()) >= 3:
+                done.set()
+        return Outcome(recheck_after=waits[key] or None)
+
+    with serving(run, 4) as queue:
+        for key in waits:
+            queue.add(key)
+        for _ in range(2):
+            wait_for("a late run", lambda: True if runs[Key("default", "late")] > 1 else None, SECONDS)
+            before = runs[Key("default", "now")]
+            queue.add(Key("default", "now"))
+            wait_for("a run at once", lambda: runs[Key("default", "now")] > before or None, SECONDS)  # noqa: B023
+        assert done.wait(SECONDS)
+
+
 def test_one_key_never_runs_twice_at_once_while_others_run_beside_it() -> None:
     """Single flight per key, several keys at a time."""
     lock, done = threading.Lock(), threading.Event()

@@ -29,10 +29,14 @@ class Operator:
     """A reconciler with its cluster; `see` brings the store what a watch would bring."""
 
     def __init__(
-        self, *jobs: Json, modes: frozenset[Mode] = frozenset(Mode), has_network_policy: bool = True
+        self,
+        *jobs: Json,
+        modes: frozenset[Mode] = frozenset(Mode),
+        has_network_policy: bool = True,
+        has_kueue: bool = False,
     ) -> None:
         self.cluster = MemoryCluster()
-        self.modes, self.has_network_policy = modes, has_network_policy
+        self.modes, self.has_network_policy, self.has_kueue = modes, has_network_policy, has_kueue
         self.time = NOON
         for job in jobs or (a_raw_job(),):
             self.cluster.add(job)
@@ -41,7 +45,7 @@ class Operator:
     def restart(self) -> None:
         """Begin with an empty memory."""
         self.store, self.metrics = Store(), Metrics()
-        rendering = Rendering(Images("watcher:v1", "kubectl:v1"), self.has_network_policy)
+        rendering = Rendering(Images("watcher:v1", "kubectl:v1"), self.has_network_policy, self.has_kueue)
         self.seconds = 0.0
         clock = Clock(lambda: self.time, lambda: self.seconds)
         self.is_busy = False
@@ -51,7 +55,8 @@ class Operator:
         self.see()
 
     def see(self) -> None:
-        for kind in (Kind.JOB, *CHILDREN):
+        queues = (Kind.WORKLOAD,) if self.has_kueue else ()
+        for kind in (Kind.JOB, *CHILDREN, *queues):
             (page,) = self.cluster.pages(kind, None)
             for item in page.items:
                 self.store.put(kind, item)
@@ -605,7 +610,7 @@ def test_a_refused_annotation_does_not_stop_the_job() -> None:
 
 
 def test_a_refused_read_is_shown_as_a_hindrance_until_it_is_granted() -> None:
-    """A right that was taken away stops the job visibly and for as long as it lasts."""
+    """A right that was withdrawn stops the job visibly and for as long as it lasts."""
     operator = Operator()
     partitioned(operator)
     allowed = operator.cluster.get

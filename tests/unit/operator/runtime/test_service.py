@@ -60,11 +60,16 @@ class WatchedCluster(MemoryCluster):
 
 @contextmanager
 def running(
-    cluster: MemoryCluster, *namespaces: str, relist: float = 300.0, election: LeaderElection | None = None
+    cluster: MemoryCluster,
+    *namespaces: str,
+    relist: float = 300.0,
+    election: LeaderElection | None = None,
+    flags: tuple[str, ...] = (),
 ) -> Iterator[Service]:
     """A service without HTTP servers."""
     chosen = replace(
-        settings.parse([*FLAGS, *(f"--namespace={name}" for name in namespaces)]), resync_seconds=relist
+        settings.parse([*FLAGS, *flags, *(f"--namespace={name}" for name in namespaces)]),
+        resync_seconds=relist,
     )
     operator = Service(cluster, chosen, election)
     operator._serve = lambda: None  # type: ignore[method-assign]
@@ -100,6 +105,24 @@ def test_withdrawn_permissions_in_one_namespace_leave_the_others(caplog: pytest.
 
     assert health == Answer(200, b"ok\n")
     assert caplog.text.count("watch of dgljobs of bad: dgljobs is forbidden in bad") == 1
+
+
+def test_a_kueue_that_does_not_answer_holds_up_no_other_job() -> None:
+    """Its list fails at the start; jobs of no queue begin, and no restart is asked for."""
+    cluster = WatchedCluster()
+    cluster.add(a_raw_job())
+
+    def fail(_verb: str, kind: Kind, _namespace: str | None) -> None:
+        if kind is Kind.WORKLOAD:
+            raise ClusterBusy("conversion webhook failed", status=500)
+
+    cluster.trouble = fail
+    with running(cluster, flags=("--kueue=true",)) as operator:
+        wait_for("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
+        silences = [each.silence for each in operator._children if each.kind is Kind.WORKLOAD]
+
+    assert silences == [0.0]
+    assert ("list", Kind.WORKLOAD, None) in cluster.calls
 
 
 def test_an_object_that_cannot_be_read_is_named_rejected_and_hurts_no_other() -> None:

@@ -161,7 +161,7 @@ STRANGERS: dict[str, Json] = {
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
 def test_only_what_a_known_job_owns_and_names_is_kept(stranger: Json) -> None:
-    """Whoever labels his objects as ours does not fill the operator's memory."""
+    """Users who label their objects as ours do not fill the operator's memory."""
     store = a_store()
 
     assert store.put(Kind.POD, stranger) is None

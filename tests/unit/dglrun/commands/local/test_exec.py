@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dglrun.commands.local import exec_client, exec_server
-from dglrun.commands.local.exec_server import ExecServer, Refused
+from dglrun.commands.local.exec_server import ExecRefused, ExecServer
 from dglrun.transfer import kubectl
 from dglrun.transfer.kubectl import Kubectl
 
@@ -23,7 +23,7 @@ def kube(tmp_path: Path) -> Iterator[Path]:
 
     def run(pod: str, container: str, argv: list[str]) -> tuple[list[str], dict[str, str], str | None]:
         if (pod, container) != ("pod", "main"):
-            raise Refused(f'Error from server (NotFound): pods "{pod}" not found')
+            raise ExecRefused(f'Error from server (NotFound): pods "{pod}" not found')
         return argv, {"PATH": os.environ["PATH"], "OF_POD": "yes"}, str(tmp_path / "pod")
 
     for name, text in exec_server.programs(sys.executable, str(folder)).items():

@@ -37,14 +37,20 @@ def pod_of(found: LocalJob, role: Role, index: int = 0, mounts: tuple[Mount, ...
     return render.pod(found, role, index, machine)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+WITHOUT_SECRETS = [path for path in EXAMPLES if "envFrom" not in path.read_text()]
+"""There are no Secrets without Kubernetes."""
+
+
+@pytest.mark.parametrize("path", WITHOUT_SECRETS, ids=lambda path: path.stem)
 def test_an_example_is_read(path: Path) -> None:
     """With as many workers as it says, and the launcher's command line."""
     raw = yaml.safe_load(path.read_text())
     specs = raw["spec"]["dglReplicaSpecs"]
     volumes = [each for spec in specs.values() for each in spec["template"]["spec"].get("volumes", ())]
 
-    found = job.read(path, {each["name"]: path.parent for each in volumes if "persistentVolumeClaim" in each})
+    given = [each["name"] for each in volumes if each.keys() & {"persistentVolumeClaim", "configMap"}]
+
+    found = job.read(path, dict.fromkeys(given, path.parent))
 
     main = specs["Launcher"]["template"]["spec"]["containers"][0]
     assert found.mode.value == raw["spec"]["partitionMode"]
@@ -289,5 +295,15 @@ def test_the_pods_run_the_dglrun_and_the_python_that_run_here(tmp_path: Path) ->
 
     assert found["PATH"] == "/opt/dglrun:/venv/bin:/usr/bin"
     assert found["PYTHONPATH"] == "/lib:/more"
-    assert (found["LANG"], found["OMP_NUM_THREADS"]) == ("C.UTF-8", "2")
+    assert found["LANG"] == "C.UTF-8"
     assert "SECRET" not in found
+
+
+def test_the_workers_share_the_machine_and_their_trainers_the_share(tmp_path: Path) -> None:
+    """Two trainers that took all CPUs each trained at half the speed of the same ones started by hand."""
+    machine = Machine(Path("/run"), IN_NAMESPACES, True, {}, Path("/lib"), Path("/venv"), 8, None, ())
+    found = read(tmp_path, a_raw_job())
+
+    assert render.pod(found, Role.WORKER, 0, machine).env[env.CPUS] == "4"
+    assert render.pod(found, Role.LAUNCHER, 0, machine).env[env.CPUS] == "8"
+    assert "OMP_NUM_THREADS" not in render.pod(found, Role.WORKER, 0, machine).env

@@ -60,7 +60,12 @@ def test_two_workers_pass_through_all_phases(job: LocalJob) -> None:
 
     assert code == 0, output
     stages = re.findall(r"^dglrun local: stage (\w+)$", output, re.M)
-    assert stages == ["Partitioning", "Delivering", "Dispatching", "Training", "Collecting", "Completed"]
+    # A report that waits for the one before it gives way to the next: a stage in the middle may not be told.
+    order = ("Partitioning", "Delivering", "Dispatching", "Training", "Collecting", "Completed")
+    assert stages == [stage for stage in order if stage in stages]
+    assert {"Partitioning", "Completed"} <= set(stages)
+    for phase in (1, 2, 3, 4, 5):
+        assert f"\nPhase {phase}/5 finished\n" in output
     for index in (0, 1):
         assert f"trains on tiny-worker-{index} ['part{index}', 'tiny.json']" in output
     assert (job.output / "model.pt").read_text() == "0"

@@ -8,7 +8,7 @@ from pathlib import Path
 from dglrun.agent import tls
 from dglrun.transfer.checkpoints.limit import Limit
 from dglrun.transfer.checkpoints.link import Link
-from dglrun.transfer.checkpoints.order import Order
+from dglrun.transfer.checkpoints.order import KeeperOrder
 from dglrun.transfer.checkpoints.server import CheckpointServer
 from dglrun.workflow import run_keys
 
@@ -33,11 +33,11 @@ def a_server(folder: Path, every: float = 1e9) -> Iterator[CheckpointServer]:
         server.close()
 
 
-def an_order(pods_folder: Path, index: int, port: int = 0, place: str = "") -> Order:
+def an_order(pods_folder: Path, index: int, port: int = 0, place: str = "") -> KeeperOrder:
     """What the keeper of a worker is told, whose rank has its folder in `pods_folder`."""
     rank = f"rank-{index}"
     folders = {rank: str(pods_folder / rank)}
-    return Order(
+    return KeeperOrder(
         "launcher", "127.0.0.1", port, keys()[1][PODS[index]], folders, len(PODS), place, UNLIMITED, 20.0
     )
 
@@ -48,7 +48,7 @@ def no_limit() -> Limit:
 
 
 @contextmanager
-def a_link(order: Order) -> Iterator[Link]:
+def a_link(order: KeeperOrder) -> Iterator[Link]:
     """A keeper's connection."""
     link = Link(order)
     try:

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,17 +171,46 @@ def test_a_number_of_ranks_counts_for_nothing_where_nothing_was_kept(
 
 
 class Player:
-    """A keeper that only takes part in rounds."""
+    """A keeper that only takes part in rounds; its threads end with the test."""
 
     def __init__(self, link: Link) -> None:
         self.link, self.answers = link, list[Any]()
+        self.threads: list[threading.Thread] = []
 
-    def tell(self, what: str, number: int, is_complete: bool = True) -> threading.Thread:
+    def tell(self, what: str, number: int, is_complete: bool = True) -> None:
         """Say that something has ended, and wait for the answer in the background."""
         told = {"do": what, "round": number, "files": 1, "size": 2, "is_complete": is_complete, "trouble": ""}
-        thread = threading.Thread(target=lambda: self.answers.append(self.link.ask(told)), daemon=True)
-        thread.start()
-        return thread
+        self.threads.append(threading.Thread(target=self._ask, args=(told,), daemon=True))
+        self.threads[-1].start()
+
+    def _ask(self, told: dict[str, Any]) -> None:
+        with suppress(KeepError):  # the test has ended
+            self.answers.append(self.link.ask(told))
+
+    def leave(self) -> None:
+        """Wait for no answer any more."""
+        self.link.close()
+        for thread in self.threads:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in self.threads)
+
+
+@contextmanager
+def playing(links: list[Link]) -> Iterator[list[Player]]:
+    """A player for each connection."""
+    players = [Player(link) for link in links]
+    try:
+        yield players
+    finally:
+        for player in players:
+            player.leave()
+
+
+@pytest.fixture
+def players(links: list[Link]) -> Iterator[list[Player]]:
+    """The players of two keepers."""
+    with playing(links) as found:
+        yield found
 
 
 def is_heard(server: CheckpointServer, done: int) -> bool:
@@ -189,15 +218,19 @@ def is_heard(server: CheckpointServer, done: int) -> bool:
     return all(each.is_ready and each.done == done for each in server.states().values())
 
 
-@pytest.mark.parametrize("is_complete", [True, False])
-def test_older_files_go_when_all_have_completed_a_round(
-    server: CheckpointServer, links: list[Link], is_complete: bool
-) -> None:
-    """A rank that could not send a file may need the older one."""
-    players = [Player(link) for link in links]
+def make_ready(server: CheckpointServer, players: list[Player]) -> None:
+    """Both keepers have said that they are ready, and wait for the first round."""
     for player in players:
         player.tell("ready", 0)
     wait_for("both are ready", lambda: is_heard(server, 0), 20)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_older_files_go_when_all_have_completed_a_round(
+    server: CheckpointServer, players: list[Player], is_complete: bool
+) -> None:
+    """A rank that could not send a file may need the older one."""
+    make_ready(server, players)
     server.begin()
     finishing = threading.Thread(target=server.finish, args=(20.0, 20.0), daemon=True)
     finishing.start()
@@ -216,12 +249,11 @@ def test_older_files_go_when_all_have_completed_a_round(
     assert [(each.files, each.size) for each in server.states().values()] == [(1, 2)] * 2
 
 
-def test_the_last_round_waits_for_no_worker_that_is_lost(server: CheckpointServer, links: list[Link]) -> None:
+def test_the_last_round_waits_for_no_worker_that_is_lost(
+    server: CheckpointServer, players: list[Player]
+) -> None:
     """Nor removes anything: the lost rank has not kept what the others have."""
-    players = [Player(link) for link in links]
-    for player in players:
-        player.tell("ready", 0)
-    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    make_ready(server, players)
     server.begin()
     finishing = threading.Thread(target=server.finish, args=(60.0, 60.0, (PODS[1],)), daemon=True)
     finishing.start()
@@ -229,7 +261,7 @@ def test_the_last_round_waits_for_no_worker_that_is_lost(server: CheckpointServe
 
     players[0].tell("sent", 1)
     wait_for("all is over", lambda: len(players[0].answers) == 2, 20)
-    links[0].ask({"do": "bye"})
+    players[0].link.ask({"do": "bye"})
     finishing.join(20)
 
     assert not finishing.is_alive()
@@ -237,13 +269,10 @@ def test_the_last_round_waits_for_no_worker_that_is_lost(server: CheckpointServe
 
 
 def test_no_bound_holds_once_the_launcher_finishes(
-    server: CheckpointServer, links: list[Link], tmp_path: Path
+    server: CheckpointServer, players: list[Player], tmp_path: Path
 ) -> None:
     """Not in the midst of a file either, which a bounded round has begun to send."""
-    players = [Player(link) for link in links]
-    for player in players:
-        player.tell("ready", 0)
-    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    make_ready(server, players)
     server.begin()
     with a_link(an_order(tmp_path, 0, server.port)) as asking:
 
@@ -261,12 +290,21 @@ def test_no_bound_holds_once_the_launcher_finishes(
     assert not finishing.is_alive()
 
 
-def test_who_has_not_ended_the_last_round_is_told(server: CheckpointServer, links: list[Link]) -> None:
+def test_who_waits_for_an_answer_ends_with_the_connection(
+    server: CheckpointServer, players: list[Player]
+) -> None:
+    """It does not come again, over another one."""
+    make_ready(server, players)
+
+    players[0].leave()
+
+    with pytest.raises(KeepError, match="the connection is closed"):
+        players[0].link.ask({"do": "list"})
+
+
+def test_who_has_not_ended_the_last_round_is_told(server: CheckpointServer, players: list[Player]) -> None:
     """The user knows then whose newest checkpoints are missing."""
-    players = [Player(link) for link in links]
-    for player in players:
-        player.tell("ready", 0)
-    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    make_ready(server, players)
     server.begin()
 
     assert server.finish(0.1, 20.0) == list(PODS)
@@ -278,11 +316,9 @@ def test_rounds_begin_at_the_same_moment_for_all(tmp_path: Path) -> None:
         a_server(tmp_path / "kept", every=0.1) as server,
         a_link(an_order(tmp_path, 0, server.port)) as first,
         a_link(an_order(tmp_path, 1, server.port)) as second,
+        playing([first, second]) as players,
     ):
-        players = [Player(first), Player(second)]
-        for player in players:
-            player.tell("ready", 0)
-        wait_for("both are ready", lambda: is_heard(server, 0), 20)
+        make_ready(server, players)
         server.begin()
         wait_for("the first round", lambda: all(player.answers for player in players), 20)
         players[0].tell("sent", 1)

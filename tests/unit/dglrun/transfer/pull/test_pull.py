@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -40,6 +41,8 @@ from tests.support.wait import wait_for
 pytestmark = pytest.mark.timeout(120)
 
 IN_FLIGHT = 2 * DEPTH
+BLOCKS = 2000
+SIZE = BLOCKS * BLOCK + 100
 """Blocks that a receiver has asked for and not noted yet, at most."""
 
 
@@ -91,32 +94,117 @@ def test_twenty_kills_cost_one_block_in_twenty_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A receiver that is started anew asks for what lacks; what has arrived is not sent twice."""
-    blocks, kills, may_go = 2000, 20, threading.Semaphore(0)
-    monkeypatch.setattr(file_server, "sum_of", lambda part: may_go.acquire(timeout=60) and sum_of(part))
-    files = write_files(tmp_path / "from", {"part0/graph.dgl": blocks * BLOCK, "tiny.json": 100})
-    size = blocks * BLOCK + 100
+    kills, turns, files = 20, held_back(monkeypatch), blocks_of_a_part(tmp_path)
 
     with serving(worker_0=share(files)) as server:
         order = an_order(server.port, tmp_path / "to")
         for kill in range(1, kills + 1):
             with pulling.start(order) as process:
-                wait_for("blocks", partial(has_sent, server, kill * size // (kills + 2), may_go))
+                wait_for("blocks", partial(has_sent, server, kill * SIZE // (kills + 2), turns))
                 process.kill()
-        may_go.release(blocks)
+        turns.give(BLOCKS)
         Receiver(order).run()
         total = server.progress("job-worker-0").total
 
     assert same(tmp_path / "to", files)
-    assert total - size <= kills * IN_FLIGHT * BLOCK
-    assert total <= 1.05 * size
+    assert total - SIZE <= kills * IN_FLIGHT * BLOCK
+    assert total <= 1.05 * SIZE
 
 
-def has_sent(server: FileServer, size: int, may_go: threading.Semaphore) -> bool:
+def test_twenty_connections_that_are_cut_cost_one_block_in_twenty_at_most(tmp_path: Path) -> None:
+    """At random moments of the transfer, one connection each time."""
+    files = blocks_of_a_part(tmp_path)
+    moments = random.Random(2)  # noqa: S311 - moments, no secret
+    cuts = [moments.randrange(SIZE // 20) for _ in range(20)]
+
+    with serving(worker_0=share(files)) as server, Relay(server.port, cuts) as relay:
+        Receiver(relay.order(tmp_path / "to")).run()
+        total = server.progress("job-worker-0").total
+
+    assert same(tmp_path / "to", files)
+    assert total <= 1.05 * SIZE
+
+
+def test_twenty_owners_that_end_cost_one_block_in_twenty_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one after it has other keys and another port, and starts a receiver that goes on."""
+    from dglrun.workflow import run_keys  # noqa: PLC0415 - as above
+
+    ends, files, total = 20, blocks_of_a_part(tmp_path), 0
+
+    with contextlib.ExitStack() as receivers:
+        for end in range(ends + 1):
+            own, keys = run_keys.for_transfer(pulling.OWNER, ["job-worker-0"])
+            turns = held_back(monkeypatch)
+            with FileServer(own, {"job-worker-0": share(files)}) as server:
+                order = replace(an_order(server.port, tmp_path / "to"), keys=keys["job-worker-0"])
+                if end == ends:
+                    turns.give(BLOCKS)
+                    Receiver(order).run()
+                else:
+                    process = receivers.enter_context(pulling.start(order))
+                    receivers.callback(process.kill)
+                    wait_for("blocks", partial(has_sent, server, SIZE // (2 * ends), turns))
+                    turns.end()  # else its threads would wait for one
+                server.close()
+                total += server.progress("job-worker-0").total
+
+    assert same(tmp_path / "to", files)
+    assert total <= 1.05 * SIZE
+
+
+def blocks_of_a_part(folder: Path) -> list[tuple[str, Path]]:
+    """A part of BLOCKS blocks, and a small file beside it: SIZE bytes."""
+    return write_files(
+        folder / "from", {"part0/graph.dgl": BLOCKS * BLOCK, "tiny.json": SIZE - BLOCKS * BLOCK}
+    )
+
+
+class Turns:
+    """Each block that an owner sends takes one; after the end of them its connections break."""
+
+    def __init__(self) -> None:
+        self._free, self._has_ended, self._changed = 0, False, threading.Condition()
+
+    def sum_of(self, part: memoryview) -> bytes:
+        """The sum of a block, when it is its turn."""
+        with self._changed:
+            is_free = self._changed.wait_for(lambda: self._free or self._has_ended, timeout=60)
+            if self._has_ended or not is_free:
+                raise ConnectionAbortedError
+            self._free -= 1
+        return sum_of(part)
+
+    def give(self, number: int) -> None:
+        """Let so many blocks go."""
+        with self._changed:
+            self._free += number
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Let nothing go any more; what waits for its turn ends."""
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def are_used(self) -> bool:
+        """Whether all that were given have been taken."""
+        with self._changed:
+            return not self._free
+
+
+def held_back(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """The turns that the blocks of the owners that begin from now on take."""
+    turns = Turns()
+    monkeypatch.setattr(file_server, "sum_of", turns.sum_of)
+    return turns
+
+
+def has_sent(server: FileServer, size: int, turns: Turns) -> bool:
     """Whether the owner has sent so many bytes to worker 0; it may send some more."""
-    if may_go.acquire(blocking=False):  # it has not used what it had
-        may_go.release()
-    else:
-        may_go.release(20)
+    if turns.are_used():
+        turns.give(20)
     return server.progress("job-worker-0").total >= size
 
 
@@ -539,8 +627,8 @@ def test_another_workers_certificate_reads_no_foreign_part(tmp_path: Path) -> No
     with serving(worker_1=share(foreign)) as server, pytest.raises((OSError, wire.BrokenError)):
         _ask(server, 0, Block(0, 0))
 
-    assert answers[0] == (wire.State.BLOCK, own[0][1].read_bytes())
-    assert answers[1][0] == wire.State.REFUSED
+    assert answers[0] == (wire.AnswerKind.BLOCK, own[0][1].read_bytes())
+    assert answers[1][0] == wire.AnswerKind.REFUSED
     assert "expected a block of the manifest" in json.loads(answers[1][1])["what"]
 
 

@@ -1,11 +1,9 @@
-"""The process that keeps checkpoints while the others train: it is not one of the training's own.
+"""The process that keeps checkpoints of a training in this pod, where there is no agent to keep them.
 
-It goes on when these are ended, since what they wrote last is still to be kept, and ends with the agent.
+It goes on when the training has ended, since what that wrote last is still to be kept.
 """
 
 import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -27,18 +25,13 @@ class KeeperProcess:
             list(argv),
             env=dict(env),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,  # what it has to say on stderr goes to the agent's log
+            stdout=subprocess.DEVNULL,  # what it has to say on stderr goes to the log
             process_group=0,
         )
         if self._popen.stdin is None:
             raise AssertionError("Popen was given PIPE")
         with contextlib.suppress(BrokenPipeError), self._popen.stdin as stdin:
             stdin.write(order.encode() + b"\n")  # far less than a pipe takes without a reader
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._popen.pid
 
     def poll(self) -> int | None:
         """Its exit code as Popen gives it, None while it runs."""
@@ -48,12 +41,3 @@ class KeeperProcess:
         """Kill it, and wait until it has ended."""
         self._popen.kill()
         self._popen.wait()
-
-    def note_end(self, code: int) -> None:
-        """Take note that it has been reaped."""
-        self._popen.returncode = code
-
-    def kill(self) -> None:
-        """End it; whatever it was sending is not seen by anybody."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)

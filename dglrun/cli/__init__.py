@@ -111,7 +111,7 @@ node, edge and feature row of its source exactly once. Exit code 65: it has not.
     ),
 }
 
-INTERNAL = {"supervise": "dglrun.commands.supervise", "pack": "dglrun.commands.pack"}
+INTERNAL = {"pack": "dglrun.commands.pack", "supervise": "dglrun.commands.supervise"}
 """What dglrun itself runs on the workers: modules with `main(argv) -> int`, absent from the help."""
 
 _TOOLS_OF_2021 = ("dispatch_entry_point", "launch_entry_point", "revise_hostfile_entry_point")
@@ -366,6 +366,11 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="the partition's JSON on the launcher (default: <dataset-dir>/<graph>.json)",
     )
+    _add_output_flags(group)
+    _add_limit_flags(group)
+
+
+def _add_output_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--output-dir", metavar="DIR", help="DGL_OUTPUT_DIR (default: <workspace>/output)")
     group.add_argument(
         "--checkpoints",
@@ -388,6 +393,9 @@ def _add_place_flags(group: argparse._ArgumentGroup) -> None:
         metavar="URI",
         help="where the output goes in the end: s3://bucket/prefix, or a folder",
     )
+
+
+def _add_limit_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--start-timeout", metavar="SECONDS", help="deadline for pods and streams (default: 900)"
     )

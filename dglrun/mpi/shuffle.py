@@ -1,7 +1,8 @@
 """Blocks of rows travel to the ranks that own their parts, round by round.
 
-In every round each rank sends at most one block, so memory is bounded by the block size whatever the
-graph. Rows of one rank arrive in their order; ranks read ascending stretches of the input; so the rows
+In every round each rank sends at most one block, and more than `exchange.ROUND_BYTES` that are for one rank
+arrive in pieces, so memory is bounded whatever the graph, its skew and the number of ranks. Rows of one rank
+arrive in their order; ranks read ascending stretches of the input; so the rows
 of a (part, type) in the order (source rank, round) are in input order, for any number of ranks.
 """
 
@@ -14,11 +15,9 @@ import numpy as np
 from dglrun.arrays import Array, Ints, group_by
 from dglrun.formats.dgl.partition_book import part_dtype
 from dglrun.mpi.collectives import BlockStream, Ranks, StreamState, has_more
+from dglrun.mpi.exchange import ExchangeRound, rounds, row_bytes
 
 Raw = TypeVar("Raw")
-
-ROUND_BYTES = 32 << 20
-"""Bytes that may arrive at one rank in one round if all ranks send their whole block to it."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,30 @@ class IncomingRows:
 
 @dataclass(frozen=True)
 class Owners:
-    """Which rank owns which part: part p belongs to rank p mod ranks, as in DGL's dispatch."""
+    """Which rank owns which part: part p belongs to rank p mod ranks, as in DGL's dispatch.
+
+    Attributes:
+        only: The parts whose rows are sent; empty: all.
+    """
 
     parts: int
     size: int
+    only: tuple[int, ...] = ()
 
     def owned(self, rank: int) -> list[int]:
         """The parts of a rank, ascending."""
         return list(range(rank, self.parts, self.size))
+
+    def made(self, rank: int) -> list[int]:
+        """The parts of a rank whose rows are sent to it, ascending."""
+        return [part for part in self.owned(rank) if not self.only or part in self.only]
+
+    def wanted(self, rows: OutgoingRows) -> OutgoingRows:
+        """Those of the rows that are sent."""
+        if not self.only:
+            return rows
+        kept = np.flatnonzero(np.isin(rows.parts, self.only))
+        return OutgoingRows(rows.parts[kept], tuple(column[kept] for column in rows.columns))
 
     @property
     def width(self) -> int:
@@ -75,11 +90,6 @@ class Owners:
         slots = np.empty(self.parts, part_dtype(self.parts))
         slots[order] = np.arange(self.parts)
         return slots
-
-
-def block_rows(row_bytes: int, size: int) -> int:
-    """Rows of one block, so that a round stays within `ROUND_BYTES`."""
-    return max(1, ROUND_BYTES // max(row_bytes, 1) // size)
 
 
 def shuffle(
@@ -101,16 +111,16 @@ def shuffle(
     slots = owners.slots()
     stream = BlockStream(blocks, empty)
     while True:
-        rows = prepare(stream.next())
+        rows = owners.wanted(prepare(stream.next()))
         order = group_by(slots[rows.parts] if owners.size > 1 else rows.parts, owners.parts)
         send = _header(owners, order.counts, stream.state)
         received = ranks.counts(send)
         more = has_more(ranks, received[:, -1].tolist(), stream.error)
-        totals = send[:, :-1].sum(axis=1).tolist(), received[:, :-1].sum(axis=1).tolist()
-        columns = tuple(
-            ranks.exchange(_ordered(column, order.rows, owners.parts), *totals) for column in rows.columns
-        )
-        yield from _arrivals(owners.owned(ranks.rank), received[:, :-1], columns)
+        columns = [_ordered(column, order.rows, owners.parts) for column in rows.columns]
+        totals = send[:, :-1].sum(axis=1), received[:, :-1].sum(axis=1)
+        for turn in rounds(ranks, *totals, sum(map(row_bytes, columns))) if columns else ():
+            arrived = tuple(turn.exchange(ranks, column) for column in columns)
+            yield from _arrivals(owners.owned(ranks.rank), _of_round(received[:, :-1], turn), arrived)
         if not more:
             return
 
@@ -129,6 +139,14 @@ def _header(owners: Owners, counts: Ints, state: StreamState) -> Ints:
 
 def _ordered(column: Array, rows: Ints, parts: int) -> Array:
     return column if parts == 1 else np.take(column, rows, axis=0)
+
+
+def _of_round(counts: Ints, turn: ExchangeRound) -> Ints:
+    """How many of the rows from each rank, by part, are among those of a round: shape of `counts`."""
+    ends = np.cumsum(counts.ravel()).reshape(counts.shape)
+    low, high = (np.array(spans, np.int64)[:, np.newaxis] for spans in zip(*turn.receive, strict=True))
+    found: Ints = np.clip(ends, low, high) - np.clip(ends - counts, low, high)
+    return found
 
 
 def _arrivals(owned: Sequence[int], counts: Ints, columns: tuple[Array, ...]) -> Iterator[IncomingRows]:

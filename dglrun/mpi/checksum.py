@@ -158,8 +158,9 @@ def compare(ranks: Ranks, first: Stream, second: Stream, keys: int) -> Differenc
     """
     low, high, more = 0, keys, False
     while True:
-        shift = max(0, (high - low - 1).bit_length() - RANGES.bit_length() + 1)
-        by_rank = _gather(ranks, first, second, _Ranges(low, high, shift))
+        wanted = KeyRanges.of(low, high)
+        shift = wanted.shift
+        by_rank = _gather(ranks, first, second, wanted)
         one, two = (np.sum([found[side] for found in by_rank], axis=0, dtype=np.uint64) for side in (0, 1))
         unequal = np.flatnonzero((one != two).any(axis=0))
         if not len(unequal):
@@ -173,33 +174,71 @@ def compare(ranks: Ranks, first: Stream, second: Stream, keys: int) -> Differenc
 
 
 @dataclass(frozen=True)
-class _Ranges:
+class KeyRanges:
     """The keys from `low` to `high` (exclusive) in `RANGES` ranges of 2**shift keys each."""
 
     low: int
     high: int
     shift: int
 
+    @staticmethod
+    def of(low: int, high: int) -> "KeyRanges":
+        """The narrowest such ranges."""
+        return KeyRanges(low, high, max(0, (high - low - 1).bit_length() - RANGES.bit_length() + 1))
 
-def _gather(ranks: Ranks, first: Stream, second: Stream, wanted: _Ranges) -> list[tuple[Hashes, Hashes]]:
+
+class TableSums:
+    """The sums of some rows of a table.
+
+    Attributes:
+        values: Sum of the hashes and number of the rows in each range of keys: uint64, shape (2, RANGES).
+    """
+
+    def __init__(self, ranges: KeyRanges) -> None:
+        self.values = np.zeros((2, RANGES), np.uint64)
+        self._ranges = ranges
+
+    def add(self, keys: Array, hashes: Hashes) -> None:
+        """Add rows by their keys (any integers) and hashes (uint64), both of shape (rows,)."""
+        ends, ordered = _by_range(keys, hashes, self._ranges)
+        counts = np.diff(ends)
+        full = np.flatnonzero(counts)
+        if len(full):
+            self.values[0, full] += np.add.reduceat(ordered[: ends[-1]], ends[full])
+            self.values[1] += counts.astype(np.uint64)
+
+
+def has_sums(ranks: Ranks, stream: Stream, keys: int, wanted: Hashes) -> bool:
+    """Whether a table has these sums; collective.
+
+    Args:
+        ranks: The processes.
+        stream: See `compare`.
+        keys: Number of keys.
+        wanted: The sums of the whole table in `KeyRanges.of(0, keys)`.
+
+    Raises:
+        AgreedError: the stream of some rank raised a `DataError`.
+    """
+    own = run_on_all_ranks(ranks, lambda: _sums(stream, KeyRanges.of(0, keys)))
+    found = np.sum(ranks.gather(own), axis=0, dtype=np.uint64)
+    return bool(np.array_equal(found, wanted))
+
+
+def _gather(ranks: Ranks, first: Stream, second: Stream, wanted: KeyRanges) -> list[tuple[Hashes, Hashes]]:
     """The sums of both tables on every rank."""
     return ranks.gather(run_on_all_ranks(ranks, lambda: (_sums(first, wanted), _sums(second, wanted))))
 
 
-def _sums(stream: Stream, wanted: _Ranges) -> Hashes:
+def _sums(stream: Stream, wanted: KeyRanges) -> Hashes:
     """Sum of the hashes and number of the rows in each range of keys: shape (2, ranges)."""
-    sums = np.zeros((2, RANGES), np.uint64)
+    sums = TableSums(wanted)
     for keys, hashes in stream():
-        ends, values = _by_range(keys, hashes, wanted)
-        counts = np.diff(ends)
-        full = np.flatnonzero(counts)
-        if len(full):
-            sums[0, full] += np.add.reduceat(values[: ends[-1]], ends[full])
-            sums[1] += counts.astype(np.uint64)
-    return sums
+        sums.add(keys, hashes)
+    return sums.values
 
 
-def _by_range(keys: Array, hashes: Hashes, wanted: _Ranges) -> tuple[Ints, Hashes]:
+def _by_range(keys: Array, hashes: Hashes, wanted: KeyRanges) -> tuple[Ints, Hashes]:
     """Where each range begins and ends, shape (ranges + 1,), and the hashes in the order of the ranges."""
     bounds = np.minimum(wanted.low + (np.arange(RANGES + 1) << wanted.shift), wanted.high)
     if not (keys[1:] < keys[:-1]).any():  # as dispatch writes them, and as the source has them
