@@ -62,7 +62,7 @@ class Kueue:
         self.api.call("PATCH", f"{path}?fieldManager=tests&force=true", whole, "application/apply-patch+yaml")
 
     def put_quota(self, queue: str, pods: int, flavor: Json) -> None:
-        """Make a ClusterQueue for so many pods, in which priority preempts, and its flavor of the same name."""
+        """Make a ClusterQueue for so many pods, preempting by priority, and its flavor of the same name."""
         self.put("resourceflavors", {"kind": "ResourceFlavor", "metadata": {"name": queue}, "spec": flavor})
         amounts = {"cpu": "100", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": pods}
         quota = [{"name": name, "nominalQuota": amount} for name, amount in amounts.items()]
