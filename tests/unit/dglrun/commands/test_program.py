@@ -1,6 +1,7 @@
 """How a command ends."""
 
 import errno
+import os
 import re
 import signal
 import subprocess
@@ -98,15 +99,17 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     source = a_toy(parts=2).write(tmp_path / "in")
     flags = ("--in-dir", str(source), "--out-dir", str(tmp_path / "out"), "--num-parts", "2", "--dry-run")
     argv = (sys.executable, "-u", "-m", "dglrun", "partition", *flags)
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    ) as started:
-        assert started.stdout
-        assert started.stderr
-        started.stdout.close()
-        said = started.stderr.read()
+    reader, writer = os.pipe()
+    os.close(reader)  # before the start: who leaves later may have been told all
 
-    assert (started.returncode, said) == (128 + signal.SIGPIPE, "")
+    try:
+        ended = subprocess.run(
+            argv, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=120, check=False
+        )
+    finally:
+        os.close(writer)
+
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_work_without_output_shows_the_time(capsys: pytest.CaptureFixture[str]) -> None:
