@@ -290,14 +290,15 @@ class _Blocks:
     def _note_wrong(self, block: Block) -> None:
         with self._lock:
             times = self._wrong[block] = self._wrong.get(block, 0) + 1
-            self._again.append(block)
-        if times >= WRONG:
-            name = self._manifest.files[block.file].name
-            raise RunError(
-                f"{name}: block {block.at} of {self._manifest.block} bytes arrived {times} times with a "
-                f"checksum that differs from {self._order.owner}'s",
-                exitcodes.IO,
-            )
+            if times < WRONG:  # else another connection would ask for it before it hears of the failure
+                self._again.append(block)
+                return
+        name = self._manifest.files[block.file].name
+        raise RunError(
+            f"{name}: block {block.at} of {self._manifest.block} bytes arrived {times} times with a "
+            f"checksum that differs from {self._order.owner}'s",
+            exitcodes.IO,
+        )
 
 
 def until_reached(once: Callable[[], T], order: Order, moved: Callable[[], float] = lambda: 0.0) -> T:

@@ -30,7 +30,7 @@ from dglrun.transfer.pull import manifest as manifests
 from dglrun.transfer.pull import order as orders
 from dglrun.transfer.pull.file_server import FileServer
 from dglrun.transfer.pull.manifest import Block, FileEntry, Manifest, ManifestError
-from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver
+from dglrun.transfer.pull.receiver import DEPTH, WRONG, Receiver, _Blocks
 from dglrun.transfer.pull.staging import Staging
 from dglrun.transfer.pull.sums import Journal, StoredSums, sum_of
 from tests.support import pulling
@@ -369,6 +369,23 @@ def test_a_block_that_is_wrong_for_good_is_named(tmp_path: Path) -> None:
     assert failure is not None
     assert failure[1] == exitcodes.IO
     assert names_in(tmp_path / "to") == []
+
+
+def test_a_block_that_is_wrong_for_good_is_asked_for_on_no_other_connection(tmp_path: Path) -> None:
+    """It came a sixth time where another thread was quicker than the failure."""
+    manifest = Manifest((FileEntry("graph.dgl", BLOCK, 0),), BLOCK)
+    with contextlib.closing(Staging(tmp_path / "to")) as staging:
+        journal, order = staging.begin(manifest), an_order(1, tmp_path / "to")
+        blocks = _Blocks(order, Receiver(order)._connect, manifest, staging, journal)
+        for _ in range(WRONG - 1):
+            assert blocks._next() == Block(0, 0)
+            blocks._note_wrong(Block(0, 0))
+        assert blocks._next() == Block(0, 0)
+
+        with pytest.raises(RunError, match=f"arrived {WRONG} times"):
+            blocks._note_wrong(Block(0, 0))
+
+        assert blocks._next() is None
 
 
 def test_sums_that_are_known_spare_the_next_hop_its_hashing(
