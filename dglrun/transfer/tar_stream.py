@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -42,6 +42,13 @@ class PackError(Exception):
 
 class CutShortError(PackError):
     """The stream has ended too soon, or is none of ours."""
+
+
+class NameTakenError(RunError):
+    """A stream has a name that belongs to another worker; nothing of it has appeared."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{shown(name)}: the name belongs to another worker", exitcodes.IO)
 
 
 class WriteError(RunError):
@@ -151,14 +158,20 @@ def pack(files: Iterable[Item], stream: IO[bytes], end: str = LINES) -> Packed:
     return Packed(count, size, hashlib.sha256(sums).hexdigest())
 
 
-def unpack(stream: IO[bytes], target: Path) -> list[str]:
+def unpack(stream: IO[bytes], target: Path, taken: Collection[str] = ()) -> list[str]:
     """Read a stream with ZEROS into a folder; nothing appears there unless all of it is right.
+
+    Args:
+        stream: What a worker sends.
+        target: The folder.
+        taken: Names directly in the folder that belong to others.
 
     Returns:
         Names of the files and links, relative to the folder, sorted.
 
     Raises:
-        PackError: the stream is cut short, or a checksum differs.
+        PackError: the stream is cut short, a checksum differs, or a name is none that a worker may send.
+        NameTakenError: a name is one of those taken, or lies below it.
         WriteError: a file cannot be written here.
     """
     staging = target / STAGING
@@ -166,7 +179,7 @@ def unpack(stream: IO[bytes], target: Path) -> list[str]:
     with _writing(target):
         staging.mkdir(parents=True)
     try:
-        found, links, sums = _extract(stream, staging, target)
+        found, links, sums = _extract(stream, staging, target, taken)
         _compare(found, sums)
         _place_links(links, staging, target)
         _commit(staging, target)
@@ -242,7 +255,7 @@ def _leads_inside(name: str, target: str) -> bool:
 
 
 def _extract(
-    stream: IO[bytes], staging: Path, target: Path
+    stream: IO[bytes], staging: Path, target: Path, taken: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str], bytes | None]:
     """Write what a stream has; returns the sums of the files, the targets of the links, the stream's sums."""
     found, links, sums = dict[str, str](), dict[str, str](), None
@@ -250,6 +263,10 @@ def _extract(
         for member in tar:
             if not _is_inside(member.name):
                 raise PackError(f"{member.name!r}: expected a file within the folder")
+            if _is_ours(member.name):
+                raise PackError(f"{member.name!r}: expected a name that is not dglrun's own")
+            if PurePosixPath(member.name).parts[0] in taken:
+                raise NameTakenError(member.name)
             if member.issym():
                 links[member.name] = member.linkname
                 continue
@@ -282,8 +299,16 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _is_inside(name: str) -> bool:
+    """Whether a name stays within the folder, written in the one way in which names can be compared."""
     path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts
+    is_plain = bool(path.parts) and str(path) == name and "\0" not in name
+    return is_plain and not path.is_absolute() and ".." not in path.parts
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file of this name in the target would be taken for one of dglrun's own."""
+    first, _, rest = name.partition("/")
+    return first.startswith(STAGING) or (not rest and name != SUMS and first.startswith(_OURS))
 
 
 def _compare(found: dict[str, str], sums: bytes | None) -> None:

@@ -10,7 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dglrun.transfer.copy import RECEIVE
-from dglrun.transfer.tar_stream import ZEROS, Item, PackError, items, output_items, pack, unpack
+from dglrun.transfer.tar_stream import (
+    ZEROS,
+    Item,
+    NameTakenError,
+    PackError,
+    items,
+    output_items,
+    pack,
+    unpack,
+)
 
 names = st.lists(
     st.text("abz .é-", min_size=1, max_size=5).filter(lambda n: n.strip(". ")), min_size=1, max_size=3
@@ -129,6 +138,47 @@ def test_a_link_below_a_link_is_refused(tmp_path: Path) -> None:
         unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
 
     assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("names", [("./a/b/d", "a/b/d/e"), ("a//b/d", "a/b/d/e"), ("a/b/d", "./a/b/d/e")])
+def test_a_link_below_a_link_is_refused_however_it_is_written(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Two ways to write one name are two names to whoever compares them."""
+    stream = io.BytesIO()
+    pack([Item(tmp_path, names[0], "../.."), Item(tmp_path, names[1], "../../../evil")], stream, ZEROS)
+
+    with pytest.raises(PackError, match="expected a file within the folder"):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".dglrun-incoming", ".dglrun-incoming/a", ".dglrun-shared-x", "."])
+def test_a_name_of_dglruns_own_is_refused(tmp_path: Path, name: str) -> None:
+    """It would take the place of a copy under way, or look like the mark of the launcher's own folder."""
+    (tmp_path / "f").write_text("x")
+    stream = io.BytesIO()
+    pack([Item(tmp_path / "f", name)], stream, ZEROS)
+
+    with pytest.raises(PackError, match="expected a "):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["job-worker-1", "job-worker-1/model.pt"])
+@pytest.mark.parametrize("link", ["", "job-worker-2"])
+def test_a_name_that_belongs_to_another_worker_is_refused(tmp_path: Path, name: str, link: str) -> None:
+    """As a file, as a folder and as a link; that worker's files stay."""
+    target = tmp_path / "target"
+    write_tree(target, {"job-worker-1/model.pt": b"its own"})
+    (tmp_path / "f").write_text("x")
+    stream = io.BytesIO()
+    pack([Item(tmp_path / "f", "first"), Item(tmp_path / "f", name, link)], stream, ZEROS)
+
+    with pytest.raises(NameTakenError, match=f"{name}: the name belongs to another worker"):
+        unpack(io.BytesIO(stream.getvalue()), target, {"job-worker-1"})
+
+    assert read_tree(target) == {"job-worker-1/model.pt": b"its own"}
 
 
 def test_what_is_neither_file_nor_folder_is_left_out(tmp_path: Path) -> None:
