@@ -21,6 +21,7 @@ from dglrun.transfer.tar_stream import (
     Packed,
     PackError,
     pack,
+    shown,
     unpack,
 )
 
@@ -212,13 +213,13 @@ def _collect_once(
             if process.stdout.read(1):  # what is no stream of ours might go on for long
                 process.kill()
         stderr = streams.finish(process)[1].decode(errors="replace")
-    said = [line for line in stderr.splitlines() if line.strip()]
+    said = [line for line in stderr.splitlines() if line.strip()]  # of a worker: with any characters
     for line in said:
         if line.startswith(NOTE):
-            print(f"dglrun: note: {pod}: {line.removeprefix(NOTE)}", flush=True)
+            print(f"dglrun: note: {pod}: {shown(line.removeprefix(NOTE))}", flush=True)
     if trouble is None and process.returncode == 0:
         return found
-    why = " ".join(line for line in said if not line.startswith(NOTE)) or str(trouble)
+    why = " ".join(shown(line) for line in said if not line.startswith(NOTE)) or str(trouble)
     if (trouble and not isinstance(trouble, CutShortError)) or PACK in why:
         raise CopyBrokenError(why, exitcodes.IO, connected=True)
     if reason := gone(pod):
@@ -263,7 +264,8 @@ class _Watched:
         self._file, self._moved = file, moved
 
     def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
+        # What is there: a slow stream moves, too, before so many bytes have come.
+        block: bytes = self._file.read1(size)  # type: ignore[attr-defined]
         self._moved(len(block))
         return block
 

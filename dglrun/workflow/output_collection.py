@@ -195,7 +195,9 @@ def _taken(stream: OutputStream, wanted: Wanted) -> list[str]:
             raise copy.CopyBrokenError(str(error), exitcodes.IO, connected=True) from error
     notes, failed = stream.ending()
     for note in notes:
-        print(f"dglrun: note: {wanted.pod}: {note}", flush=True)
+        print(f"dglrun: note: {wanted.pod}: {tar_stream.shown(note)}", flush=True)
     if failed or trouble:
-        raise copy.CopyBrokenError(failed or str(trouble), exitcodes.IO, connected=True) from trouble
+        raise copy.CopyBrokenError(
+            tar_stream.shown(failed) or str(trouble), exitcodes.IO, connected=True
+        ) from trouble
     return found
