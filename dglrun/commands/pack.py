@@ -31,10 +31,10 @@ def _pack(argv: list[str]) -> int:
     args = parser.read(argv)
     if sys.stdout.isatty():
         raise UsageError(program.INTERNAL)
-    items, notes = tar_stream.output_items(args.folder, args.unless)
-    for note in notes:
-        print(tar_stream.NOTE + note, file=sys.stderr)
     try:
+        items, notes = tar_stream.output_items(args.folder, args.unless, tar_stream.Alive(sys.stdout.buffer))
+        for note in notes:
+            print(tar_stream.NOTE + note, file=sys.stderr)
         tar_stream.pack(items, sys.stdout.buffer, tar_stream.ZEROS)
     except tar_stream.PackError as error:
         return program.complain("dglrun pack", error, exitcodes.IO)

@@ -3,7 +3,7 @@
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -21,6 +21,7 @@ from dglrun.transfer.tar_stream import (
     Packed,
     PackError,
     pack,
+    shown,
     unpack,
 )
 
@@ -104,7 +105,13 @@ def send(
 
 
 def collect(
-    streams: Streams, argv: Sequence[str], pod: str, target: Path, deadline: float, gone: Gone
+    streams: Streams,
+    argv: Sequence[str],
+    pod: str,
+    target: Path,
+    deadline: float,
+    gone: Gone,
+    taken: Collection[str] = (),
 ) -> list[str]:
     """Bring the files here that `dglrun pack` writes on another pod; returns their names.
 
@@ -115,12 +122,16 @@ def collect(
         target: Folder that takes the files.
         deadline: Until when (monotonic) it is tried again, whatever breaks it but the files themselves.
         gone: Says why the pod no longer runs; then no other try is made.
+        taken: Names in the target that belong to others.
 
     Raises:
         CopyError: as `send`.
+        NameTakenError: a name is one of those taken.
         WriteError: a file cannot be written here; tells a full disk by its code.
     """
-    return persist(lambda: _collect_once(streams, argv, pod, target, gone), f"copy from {pod}", deadline)
+    return persist(
+        lambda: _collect_once(streams, argv, pod, target, gone, taken), f"copy from {pod}", deadline
+    )
 
 
 def persist(once: Callable[[], T], what: str, deadline: float) -> T:
@@ -189,24 +200,26 @@ def _broken(code: int, lines: list[str], stderr: str, watchdog: "_Watchdog") -> 
     return CopyBrokenError(said, exitcodes.IO if connected else exitcodes.UNAVAILABLE, connected)
 
 
-def _collect_once(streams: Streams, argv: Sequence[str], pod: str, target: Path, gone: Gone) -> list[str]:
+def _collect_once(
+    streams: Streams, argv: Sequence[str], pod: str, target: Path, gone: Gone, taken: Collection[str]
+) -> list[str]:
     found, trouble = list[str](), None
     with streams.open(argv) as process, _Watchdog(process) as watchdog:
         process.stdin.close()
         try:
-            found = unpack(watchdog.watch(process.stdout), target)
+            found = unpack(watchdog.watch(process.stdout), target, taken)
         except PackError as error:
             trouble = error
             if process.stdout.read(1):  # what is no stream of ours might go on for long
                 process.kill()
         stderr = streams.finish(process)[1].decode(errors="replace")
-    said = [line for line in stderr.splitlines() if line.strip()]
+    said = [line for line in stderr.splitlines() if line.strip()]  # of a worker: with any characters
     for line in said:
         if line.startswith(NOTE):
-            print(f"dglrun: note: {pod}: {line.removeprefix(NOTE)}", flush=True)
+            print(f"dglrun: note: {pod}: {shown(line.removeprefix(NOTE))}", flush=True)
     if trouble is None and process.returncode == 0:
         return found
-    why = " ".join(line for line in said if not line.startswith(NOTE)) or str(trouble)
+    why = " ".join(shown(line) for line in said if not line.startswith(NOTE)) or str(trouble)
     if (trouble and not isinstance(trouble, CutShortError)) or PACK in why:
         raise CopyBrokenError(why, exitcodes.IO, connected=True)
     if reason := gone(pod):
@@ -251,7 +264,8 @@ class _Watched:
         self._file, self._moved = file, moved
 
     def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
+        # What is there: a slow stream moves, too, before so many bytes have come.
+        block: bytes = self._file.read1(size)  # type: ignore[attr-defined]
         self._moved(len(block))
         return block
 

@@ -29,8 +29,10 @@ def send(connection: socket.socket, folder: Path, marker: str) -> None:
         OSError: the connection broke.
     """
     pieces, failed = _Pieces(connection), ""
-    items, notes = tar_stream.output_items(folder, marker)
+    notes = list[str]()
     try:
+        alive = tar_stream.Alive(pieces)  # type: ignore[arg-type]
+        items, notes = tar_stream.output_items(folder, marker, alive)
         tar_stream.pack(items, pieces, tar_stream.ZEROS)  # type: ignore[arg-type]
     except tar_stream.PackError as error:
         failed = str(error)
@@ -50,6 +52,9 @@ class _Pieces:
             self._connection.sendall(_LENGTH.pack(len(data)))
             self._connection.sendall(data)
         return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
 
 
 class OutputStream:

@@ -10,7 +10,8 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -22,10 +23,15 @@ from dglrun.errors import RunError
 
 SUMS = ".dglrun-sums"
 STAGING = ".dglrun-incoming"
+ALIVE_SECONDS = 15.0
+"""Between two signs that a folder is still being listed; whoever reads a stream waits for 60 s."""
 SHARED = folder_mark.PREFIX
 """Begins the name of the file by which a worker notices that its output folder is the launcher's own."""
 BLOCK = 1 << 20
 _OURS = (SUMS, STAGING, SHARED)
+_ALIVE = tarfile.TarInfo.create_pax_global_header({"comment": "the folder is being listed"})
+_MOST_ALIVE = 200
+"""Signs in one stream: tarfile reads each within the one before, and Python limits how deep that goes."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 PACK = "dglrun pack: "
@@ -42,6 +48,13 @@ class PackError(Exception):
 
 class CutShortError(PackError):
     """The stream has ended too soon, or is none of ours."""
+
+
+class NameTakenError(RunError):
+    """A stream has a name that belongs to another worker; nothing of it has appeared."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{shown(name)}: the name belongs to another worker", exitcodes.IO)
 
 
 class WriteError(RunError):
@@ -85,36 +98,114 @@ def items(folder: Path, under: str = "") -> list[Item]:
     return found
 
 
-def output_items(folder: Path, unless: str = "") -> tuple[list[Item], list[str]]:
+def output_items(
+    folder: Path, unless: str = "", alive: Callable[[], None] = lambda: None
+) -> tuple[list[Item], list[str]]:
     """The files of an output folder with any names, and notes on what is left out; no link is followed.
 
-    A link to something within the folder is packed as a link. Other links, pipes and sockets are left out.
+    A link to something within the folder is packed as a link. Other links, pipes, sockets and folders that
+    this account may not list, such as `lost+found`, are left out.
 
     Args:
         folder: Which; if it is missing it has no files.
         unless: Name of a file by which the receiver marks its own folder: of that nothing is packed.
+        alive: Called for each entry, of which there may be millions.
+
+    Raises:
+        PackError: a folder cannot be listed for another reason than a missing right.
     """
-    if unless and (folder / unless).exists():
-        return [], [f"{folder} is the launcher's own output folder: nothing has to be copied"]
-    found, links, notes = list[Item](), list[Item](), list[str]()
-    for path, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted([*files, *(each for each in folders if Path(path, each).is_symlink())]):
-            file = Path(path, name)
-            item = Item(file, file.relative_to(folder).as_posix())
-            if name.startswith(_OURS):
-                continue
-            if file.is_symlink():
-                target = os.readlink(file)  # noqa: PTH115 - a Path would lose a trailing slash
-                is_kept = _leads_inside(item.name, target) and file.exists()
-                links += [item._replace(link=target)] if is_kept else []
-                notes += [] if is_kept else [f"not copied: {shown(str(file))} is a link to {shown(target)}"]
-            elif file.is_file():
-                found.append(item)
+    if unless and os.path.exists(folder / unless):  # noqa: PTH110 - a Path raises where a right is missing
+        return [], [f"{shown(str(folder))} is the launcher's own output folder: nothing has to be copied"]
+    listing = _OutputListing(folder, alive)
+    listing.run()
+    return [*listing.files, *listing.links], listing.notes
+
+
+class Alive:
+    """Shows whoever reads a stream that its folder is still being listed, before the first file of it.
+
+    Args:
+        stream: Gets a header without a meaning now and then, which `unpack` skips.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._told, self._count = stream, time.monotonic(), 0
+
+    def __call__(self) -> None:
+        """Go on; raises OSError if the stream has broken."""
+        now = time.monotonic()
+        if now - self._told >= ALIVE_SECONDS and self._count < _MOST_ALIVE:
+            self._told, self._count = now, self._count + 1
+            self._stream.write(_ALIVE)
+            self._stream.flush()
+
+
+class _OutputListing:
+    """One walk through an output folder."""
+
+    def __init__(self, folder: Path, alive: Callable[[], None]) -> None:
+        self._folder, self._alive = folder, alive
+        self.files, self.links, self.notes = list[Item](), list[Item](), list[str]()
+
+    def run(self) -> None:
+        """List everything, folder after folder; os.walk would say nothing before a large one is read."""
+        waiting = [""]
+        while waiting:
+            waiting += reversed(self._below(waiting.pop()))
+
+    def _below(self, name: str) -> list[str]:
+        """Take what lies directly in a folder; the names of the folders there."""
+        folders = list[str]()
+        for entry in self._entries(name):
+            path = f"{name}/{entry.name}" if name else entry.name
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [] if entry.name.startswith(STAGING) else [path]
+                elif not entry.name.startswith(_OURS):
+                    self._take(entry, Item(Path(entry.path), path))
+            except OSError as error:
+                self._leave_out(entry.path, error)
+        return folders
+
+    def _entries(self, name: str) -> list["os.DirEntry[str]"]:
+        found = list[os.DirEntry[str]]()
+        for entry in self._scanned(name):
+            found.append(entry)
+            self._alive()
+        return sorted(found, key=lambda entry: entry.name)
+
+    def _scanned(self, name: str) -> Iterator["os.DirEntry[str]"]:
+        path = self._folder / name
+        try:
+            with os.scandir(path) as entries:
+                yield from entries
+        except OSError as error:
+            if name or not isinstance(error, FileNotFoundError | NotADirectoryError):
+                self._leave_out(str(path), error)
+
+    def _take(self, entry: "os.DirEntry[str]", item: Item) -> None:
+        """Take a file, or a link that leads to something within the folder."""
+        if entry.is_symlink():
+            target = os.readlink(entry.path)  # noqa: PTH115 - a Path would lose a trailing slash
+            if _leads_inside(item.name, target) and item.path.exists():
+                self.links.append(item._replace(link=target))
             else:
-                notes.append(f"not copied: {shown(str(file))} is no file")
-        folders[:] = [name for name in folders if not name.startswith(STAGING)]
-    return [*found, *links], notes
+                self.notes.append(f"not copied: {shown(entry.path)} is a link to {shown(target)}")
+        elif entry.is_file(follow_symlinks=False):
+            self.files.append(item)
+        else:
+            self.notes.append(f"not copied: {shown(entry.path)} is no file")
+
+    def _leave_out(self, path: str, error: OSError) -> None:
+        """Note what may not be read, or has gone; a disk that fails is no reason to go on without it.
+
+        Raises:
+            PackError: the latter.
+        """
+        what = f"{shown(path)}: cannot be read: {error.strerror or error}"
+        if not isinstance(error, PermissionError | FileNotFoundError):
+            raise PackError(what) from error
+        self.notes.append(f"not copied: {what}")
 
 
 def shown(name: str) -> str:
@@ -132,7 +223,7 @@ def pack(files: Iterable[Item], stream: IO[bytes], end: str = LINES) -> Packed:
 
     Raises:
         PackError: a file is gone, cannot be read, or changed meanwhile.
-        BrokenPipeError: the reader is gone.
+        OSError: the stream has broken.
     """
     sums, count, size = b"", 0, 0
     with _tar(stream, "w|") as tar:
@@ -151,14 +242,20 @@ def pack(files: Iterable[Item], stream: IO[bytes], end: str = LINES) -> Packed:
     return Packed(count, size, hashlib.sha256(sums).hexdigest())
 
 
-def unpack(stream: IO[bytes], target: Path) -> list[str]:
+def unpack(stream: IO[bytes], target: Path, taken: Collection[str] = ()) -> list[str]:
     """Read a stream with ZEROS into a folder; nothing appears there unless all of it is right.
+
+    Args:
+        stream: What a worker sends.
+        target: The folder.
+        taken: Names directly in the folder that belong to others.
 
     Returns:
         Names of the files and links, relative to the folder, sorted.
 
     Raises:
-        PackError: the stream is cut short, or a checksum differs.
+        PackError: the stream is cut short, a checksum differs, or a name is none that a worker may send.
+        NameTakenError: a name is one of those taken, or lies below it.
         WriteError: a file cannot be written here.
     """
     staging = target / STAGING
@@ -166,7 +263,7 @@ def unpack(stream: IO[bytes], target: Path) -> list[str]:
     with _writing(target):
         staging.mkdir(parents=True)
     try:
-        found, links, sums = _extract(stream, staging, target)
+        found, links, sums = _extract(stream, staging, target, taken)
         _compare(found, sums)
         _place_links(links, staging, target)
         _commit(staging, target)
@@ -202,6 +299,29 @@ class _Hashing:
         return block
 
 
+class _Source(_Hashing):
+    """A file to pack: an error of its own is a PackError, so that any other is one of the stream."""
+
+    def __init__(self, item: Item, file: IO[bytes]) -> None:
+        super().__init__(file)
+        self._item = item
+
+    def read(self, size: int = -1) -> bytes:
+        with _reading(self._item):
+            block = super().read(size)
+            if len(block) < size:
+                raise OSError("unexpected end of data")
+        return block
+
+
+@contextmanager
+def _reading(item: Item) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PackError(f"{shown(str(item.path))}: cannot be read whole: {error}") from error
+
+
 def _item(path: Path, name: str) -> Item:
     if not path.is_file():
         raise PackError(f"{path}: expected a file, found something else")
@@ -211,18 +331,16 @@ def _item(path: Path, name: str) -> Item:
 
 
 def _add(tar: tarfile.TarFile, item: Item) -> tuple[str, int]:
-    try:
-        with item.path.open("rb") as file:
-            info = tarfile.TarInfo(item.name)
+    with _reading(item):
+        file = item.path.open("rb")
+    with file:
+        info = tarfile.TarInfo(item.name)
+        with _reading(item):
             state = os.fstat(file.fileno())
-            info.size, info.mtime, info.mode = state.st_size, int(state.st_mtime), 0o644
-            hashing = _Hashing(file)
-            tar.addfile(info, hashing)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise PackError(f"{item.path}: cannot be read whole: {error}") from error
-    return hashing.hash.hexdigest(), info.size
+        info.size, info.mtime, info.mode = state.st_size, int(state.st_mtime), 0o644
+        source = _Source(item, file)
+        tar.addfile(info, source)
+    return source.hash.hexdigest(), info.size
 
 
 def _add_link(tar: tarfile.TarFile, item: Item) -> None:
@@ -242,7 +360,7 @@ def _leads_inside(name: str, target: str) -> bool:
 
 
 def _extract(
-    stream: IO[bytes], staging: Path, target: Path
+    stream: IO[bytes], staging: Path, target: Path, taken: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str], bytes | None]:
     """Write what a stream has; returns the sums of the files, the targets of the links, the stream's sums."""
     found, links, sums = dict[str, str](), dict[str, str](), None
@@ -250,6 +368,10 @@ def _extract(
         for member in tar:
             if not _is_inside(member.name):
                 raise PackError(f"{member.name!r}: expected a file within the folder")
+            if _is_ours(member.name):
+                raise PackError(f"{member.name!r}: expected a name that is not dglrun's own")
+            if PurePosixPath(member.name).parts[0] in taken:
+                raise NameTakenError(member.name)
             if member.issym():
                 links[member.name] = member.linkname
                 continue
@@ -282,8 +404,16 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _is_inside(name: str) -> bool:
+    """Whether a name stays within the folder, written in the one way in which names can be compared."""
     path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts
+    is_plain = bool(path.parts) and str(path) == name and "\0" not in name
+    return is_plain and not path.is_absolute() and ".." not in path.parts
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file of this name in the target would be taken for one of dglrun's own."""
+    first, _, rest = name.partition("/")
+    return first.startswith(STAGING) or (not rest and name != SUMS and first.startswith(_OURS))
 
 
 def _compare(found: dict[str, str], sums: bytes | None) -> None:

@@ -16,7 +16,7 @@ from dglrun.transfer import copy
 from dglrun.transfer.kept_files import KeptFiles
 from dglrun.transfer.partition_files import PartitionFiles
 from dglrun.transfer.streams import Streams
-from dglrun.transfer.tar_stream import WriteError, shown
+from dglrun.transfer.tar_stream import NameTakenError, WriteError, shown
 from dglrun.workflow import checkpoint_keeping, local_process, local_progress
 from dglrun.workflow.checkpoint_keeping import CheckpointKeeping
 from dglrun.workflow.output_collection import Wanted
@@ -330,12 +330,14 @@ class Executor:
         seconds = step.seconds_if_lost if has_files is None else step.seconds
         with _marked(Path(step.folder_if_first, step.marker)):
             deadline = time.monotonic() + seconds
-            found, is_same = self._from_agent(step, folder, deadline), True
-            if found is None:
-                is_same = False
-                found = copy.collect(
-                    self._streams, step.argv, step.pod, folder, deadline, self._has_lost_output
+            try:
+                found, is_same = self._brought(step, folder, deadline)
+            except NameTakenError as error:
+                folder = Path(step.folder)
+                print(
+                    f"dglrun: note: {error}: the files of {step.pod} go to {shown(str(folder))}", flush=True
                 )
+                found, is_same = self._brought(step, folder, deadline)
         if not found:
             if not is_same:
                 self._require_same(step.pod, deadline)
@@ -346,11 +348,38 @@ class Executor:
         lines += [f"  {shown(name)} ({(folder / name).lstat().st_size} bytes)" for name in found]
         _print_at_once(*lines)  # several workers are collected at the same time
 
-    def _from_agent(self, step: Collect, folder: Path, deadline: float) -> list[str] | None:
+    def _brought(self, step: Collect, folder: Path, deadline: float) -> tuple[list[str], bool]:
+        """The files that have come into a folder, and whether the pod that has trained sent them.
+
+        Raises:
+            NameTakenError: one of them would lie in the folder of another worker.
+            RunError: they cannot be had.
+        """
+        is_top = folder == Path(step.folder_if_first)
+        taken = self._folders_of_others(step.pod) if is_top else frozenset[str]()
+        if not is_top:
+            _make_way(folder)
+        found = self._from_agent(step, folder, taken, deadline)
+        if found is not None:
+            return found, True
+        gone = self._has_lost_output
+        return copy.collect(self._streams, step.argv, step.pod, folder, deadline, gone, taken), False
+
+    def _folders_of_others(self, pod: str) -> frozenset[str]:
+        """The names of workers that have files of their own: a shared folder may have any names."""
+        return frozenset(
+            other
+            for other, has_files in self._outputs.items()
+            if other != pod and has_files is not False and pod not in self._shared.get(other, ())
+        )
+
+    def _from_agent(
+        self, step: Collect, folder: Path, taken: frozenset[str], deadline: float
+    ) -> list[str] | None:
         """The files that a worker's agent has sent, without the API server; None if it cannot."""
         if self._training is None:
             return None
-        return self._training.collect(Wanted(step.pod, step.source, step.marker, folder), deadline)
+        return self._training.collect(Wanted(step.pod, step.source, step.marker, folder, taken), deadline)
 
     def _has_lost_output(self, pod: str) -> str | None:
         """Why a copy from a pod that has trained need not be tried again."""
@@ -569,6 +598,15 @@ def _write(step: WriteText) -> None:
         Path(step.path).write_text(step.text)
     except OSError as error:
         raise RunError(f"{step.path}: cannot be written: {error.strerror}", exitcodes.IO) from error
+
+
+def _make_way(folder: Path) -> None:
+    """Remove a link or file of an earlier run: a worker's files stay below the launcher's output folder."""
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteError(folder, error) from error
 
 
 @contextmanager

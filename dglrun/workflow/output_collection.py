@@ -39,12 +39,14 @@ class Wanted:
         source: The folder there.
         marker: Name of a file in it if it is the launcher's own.
         target: The folder here.
+        taken: Names in it that belong to other workers.
     """
 
     pod: str
     source: str
     marker: str
     target: Path
+    taken: frozenset[str] = frozenset()
 
 
 class OutputCollection:
@@ -86,6 +88,7 @@ class OutputCollection:
             Names of the files; None if its agent is not there any more, or nothing comes from it.
 
         Raises:
+            NameTakenError: a name belongs to another worker.
             RunError: a file cannot be read there or written here.
         """
         try:
@@ -179,19 +182,22 @@ def _taken(stream: OutputStream, wanted: Wanted) -> list[str]:
 
     Raises:
         CopyBrokenError: it is not whole, or has something else than it should.
+        NameTakenError: a name belongs to another worker.
         WriteError: a file cannot be written here.
         OSError: the connection broke.
     """
     found, trouble = list[str](), None
     try:
-        found = tar_stream.unpack(stream, wanted.target)  # type: ignore[arg-type]
+        found = tar_stream.unpack(stream, wanted.target, wanted.taken)  # type: ignore[arg-type]
     except PackError as error:
         trouble = error
         if not isinstance(error, CutShortError):  # what is no stream of ours might go on for long
             raise copy.CopyBrokenError(str(error), exitcodes.IO, connected=True) from error
     notes, failed = stream.ending()
     for note in notes:
-        print(f"dglrun: note: {wanted.pod}: {note}", flush=True)
+        print(f"dglrun: note: {wanted.pod}: {tar_stream.shown(note)}", flush=True)
     if failed or trouble:
-        raise copy.CopyBrokenError(failed or str(trouble), exitcodes.IO, connected=True) from trouble
+        raise copy.CopyBrokenError(
+            tar_stream.shown(failed) or str(trouble), exitcodes.IO, connected=True
+        ) from trouble
     return found

@@ -1,5 +1,6 @@
 """Copies whose other end stands still: a stream that makes no progress is given up."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -110,3 +111,31 @@ def test_an_output_that_cannot_be_read_is_given_up(tmp_path: Path) -> None:
         copy.collect(Streams(), argv, "pod-0", tmp_path, time.monotonic() + 50, is_there)
 
     assert caught.value.code == 74
+
+
+@pytest.mark.usefixtures("_goes_on_at_once")
+def test_what_a_worker_says_is_printed_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log may be read on a terminal."""
+    program = "import sys; sys.stderr.write('dglrun pack: note: a\\x1b[2Jb\\nc\\x1b[2Jd\\n'); sys.exit(74)"
+
+    with pytest.raises(CopyError) as caught:
+        copy.collect(Streams(), (sys.executable, "-c", program), "pod-0", tmp_path, 0.0, lambda _pod: None)
+
+    said = capsys.readouterr().out + str(caught.value)
+    assert r"note: pod-0: 'a\x1b[2Jb'" in said
+    assert "\x1b" not in said
+
+
+def test_a_slow_stream_makes_progress_with_each_byte() -> None:
+    """It would count as one that stands still until as much has come as the reader takes at once."""
+    moved = list[int]()
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as file, os.fdopen(writer, "wb", buffering=0) as end:
+        end.write(b"few")
+        watched = copy._Watched(file, moved.append)
+
+        assert watched.read(1 << 20) == b"few"
+
+    assert moved == [3]

@@ -1,16 +1,30 @@
 """Streams of files with checksums, in and out."""
 
+import errno
 import io
 import os
+import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dglrun.transfer import tar_stream
 from dglrun.transfer.copy import RECEIVE
-from dglrun.transfer.tar_stream import ZEROS, Item, PackError, items, output_items, pack, unpack
+from dglrun.transfer.tar_stream import (
+    ZEROS,
+    Alive,
+    Item,
+    NameTakenError,
+    PackError,
+    items,
+    output_items,
+    pack,
+    unpack,
+)
 
 names = st.lists(
     st.text("abz .é-", min_size=1, max_size=5).filter(lambda n: n.strip(". ")), min_size=1, max_size=3
@@ -131,6 +145,47 @@ def test_a_link_below_a_link_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "target").iterdir()) == []
 
 
+@pytest.mark.parametrize("names", [("./a/b/d", "a/b/d/e"), ("a//b/d", "a/b/d/e"), ("a/b/d", "./a/b/d/e")])
+def test_a_link_below_a_link_is_refused_however_it_is_written(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Two ways to write one name are two names to whoever compares them."""
+    stream = io.BytesIO()
+    pack([Item(tmp_path, names[0], "../.."), Item(tmp_path, names[1], "../../../evil")], stream, ZEROS)
+
+    with pytest.raises(PackError, match="expected a file within the folder"):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".dglrun-incoming", ".dglrun-incoming/a", ".dglrun-shared-x", "."])
+def test_a_name_of_dglruns_own_is_refused(tmp_path: Path, name: str) -> None:
+    """It would take the place of a copy under way, or look like the mark of the launcher's own folder."""
+    (tmp_path / "f").write_text("x")
+    stream = io.BytesIO()
+    pack([Item(tmp_path / "f", name)], stream, ZEROS)
+
+    with pytest.raises(PackError, match="expected a "):
+        unpack(io.BytesIO(stream.getvalue()), tmp_path / "target")
+
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["job-worker-1", "job-worker-1/model.pt"])
+@pytest.mark.parametrize("link", ["", "job-worker-2"])
+def test_a_name_that_belongs_to_another_worker_is_refused(tmp_path: Path, name: str, link: str) -> None:
+    """As a file, as a folder and as a link; that worker's files stay."""
+    target = tmp_path / "target"
+    write_tree(target, {"job-worker-1/model.pt": b"its own"})
+    (tmp_path / "f").write_text("x")
+    stream = io.BytesIO()
+    pack([Item(tmp_path / "f", "first"), Item(tmp_path / "f", name, link)], stream, ZEROS)
+
+    with pytest.raises(NameTakenError, match=f"{name}: the name belongs to another worker"):
+        unpack(io.BytesIO(stream.getvalue()), target, {"job-worker-1"})
+
+    assert read_tree(target) == {"job-worker-1/model.pt": b"its own"}
+
+
 def test_what_is_neither_file_nor_folder_is_left_out(tmp_path: Path) -> None:
     """A pipe would be read without end."""
     os.mkfifo(tmp_path / "pipe")
@@ -138,6 +193,103 @@ def test_what_is_neither_file_nor_folder_is_left_out(tmp_path: Path) -> None:
     found, notes = output_items(tmp_path)
 
     assert (found, notes) == ([], [f"not copied: {tmp_path}/pipe is no file"])
+
+
+@pytest.fixture
+def unlisted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Folders that cannot be listed, by name, and for which error; root, as tests may be, lists any."""
+    found, scandir = dict[str, int](), os.scandir
+
+    def listed(path: Path) -> Any:
+        number = found.get(Path(path).name)
+        if number:
+            raise OSError(number, os.strerror(number), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    return found
+
+
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path: Path, unlisted: dict[str, int]) -> None:
+    """The lost+found of a volume, for example; the rest comes."""
+    write_tree(tmp_path, {"lost+found/x": b"1", "model.pt": b"2"})
+    unlisted["lost+found"] = errno.EACCES
+
+    found, notes = output_items(tmp_path)
+
+    assert [item.name for item in found] == ["model.pt"]
+    assert notes == [f"not copied: {tmp_path}/lost+found: cannot be read: Permission denied"]
+
+
+def test_a_folder_on_a_disk_that_fails_fails(tmp_path: Path, unlisted: dict[str, int]) -> None:
+    """A model would be lost while the job succeeds."""
+    write_tree(tmp_path, {"epoch-1/model.pt": b"1", "log": b"2"})
+    unlisted["epoch-1"] = errno.EIO
+
+    with pytest.raises(PackError, match=f"{tmp_path}/epoch-1: cannot be read: Input/output error") as caught:
+        output_items(tmp_path)
+
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_listing_shows_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads waits for 60 s only; what comes meanwhile is skipped, by an older launcher, too."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    tree = {f"{at % 7}/{at}": b"x" for at in range(300)}
+    write_tree(source, tree)
+    monkeypatch.setattr(tar_stream, "ALIVE_SECONDS", 0.0)
+    stream = io.BytesIO()
+
+    found, _notes = output_items(source, alive=Alive(stream))
+    shown = stream.tell()
+    pack(found, stream, ZEROS)
+
+    assert shown == 200 * 1024
+    assert unpack(io.BytesIO(stream.getvalue()), target) == sorted(tree)
+
+
+def test_a_file_with_holes_arrives_as_it_is_read(tmp_path: Path) -> None:
+    """Its holes come as zeros: the same bytes, also at its end."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    with (source / "sparse").open("wb") as file:
+        file.seek(2 << 20)
+        file.write(b"data")
+        file.truncate(5 << 20)
+
+    unpack(io.BytesIO(packed(source)), target)
+
+    assert (target / "sparse").read_bytes() == bytes(2 << 20) + b"data" + bytes((3 << 20) - 4)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, TimeoutError, ssl.SSLError, BrokenPipeError])
+def test_a_stream_that_breaks_is_no_fault_of_the_file(tmp_path: Path, error: type[OSError]) -> None:
+    """It may pass, and is tried again; a file that cannot be read is tried three times."""
+
+    class Broken(io.BytesIO):
+        has_failed = False
+
+        def write(self, data: Any) -> int:
+            if not self.has_failed:
+                self.has_failed = True
+                raise error("cut")
+            return super().write(data)
+
+    write_tree(tmp_path, {"model.pt": bytes(3 << 20)})
+
+    with pytest.raises(error, match="cut"):
+        pack(output_items(tmp_path)[0], Broken(), ZEROS)
+
+
+def test_a_file_that_becomes_shorter_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its length stands before its bytes."""
+    write_tree(tmp_path, {"log": b"x" * 100})
+    states = os.fstat
+    longer = lambda number: os.stat_result([*states(number)[:6], 200, *states(number)[7:10]])  # noqa: E731
+    monkeypatch.setattr(os, "fstat", longer)
+
+    with pytest.raises(PackError, match="log: cannot be read whole: unexpected end of data"):
+        pack([Item(tmp_path / "log", "log")], io.BytesIO())
 
 
 def test_a_new_output_takes_the_place_of_an_old_one(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from dglrun.workflow.steps import (
     WriteText,
 )
 from tests.support.dglrun_pods import write_partition
+from tests.support.pulling import write_files
 from tests.support.wait import wait_for
 from tests.unit.dglrun.workflow.builders import a_spec
 
@@ -298,6 +299,74 @@ def test_a_collect_alone_trains_nothing_and_copies_nothing(tmp_path: Path) -> No
 
     assert not touched.exists()
     assert not output.exists()
+
+
+def test_files_with_the_name_of_another_worker_stay_in_their_own_workers_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Worker 0's are at the top else, where they would take the place of that worker's."""
+    source, output = tmp_path / "source", tmp_path / "output"
+    write_files(source, {"model.pt": 10, "job-worker-1/model.pt": 20})
+    write_files(output, {"job-worker-1/kept": 30})
+
+    collect_of_worker_0(source, output, {"job-worker-0": True, "job-worker-1": True})
+
+    found = {str(each.relative_to(output)) for each in output.rglob("*") if each.is_file()}
+    own = {"job-worker-0/model.pt", "job-worker-0/job-worker-1/model.pt"}
+    assert found == {"job-worker-1/kept", *own}
+    assert f"the files of job-worker-0 go to {output}/job-worker-0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outputs", "shared"),
+    [
+        ({"job-worker-0": True, "job-worker-1": False}, {}),
+        ({"job-worker-0": True, "job-worker-1": True}, {"job-worker-1": ("job-worker-0",)}),
+    ],
+)
+def test_the_name_of_a_worker_without_files_of_its_own_is_free(
+    tmp_path: Path, outputs: dict[str, bool | None], shared: dict[str, tuple[str, ...]]
+) -> None:
+    """On a shared volume each rank may write into a folder with its worker's name."""
+    source, output = tmp_path / "source", tmp_path / "output"
+    write_files(source, {"job-worker-1/model.pt": 20})
+
+    collect_of_worker_0(source, output, outputs, shared)
+
+    assert (output / "job-worker-1/model.pt").stat().st_size == 20
+
+
+@pytest.mark.parametrize("has_link", [True, False])
+def test_a_workers_folder_is_made_anew_where_a_link_or_file_was(tmp_path: Path, has_link: bool) -> None:
+    """What an earlier run has left leads nothing out of the output folder."""
+    source, output, outside = tmp_path / "source", tmp_path / "output", tmp_path / "outside"
+    write_files(source, {"model.pt": 10, "job-worker-1": 5})
+    write_files(outside, {"model.pt": 99})
+    output.mkdir()
+    if has_link:
+        (output / "job-worker-0").symlink_to(outside)
+    else:
+        (output / "job-worker-0").touch()
+
+    collect_of_worker_0(source, output, {"job-worker-0": True, "job-worker-1": True})
+
+    assert (output / "job-worker-0/model.pt").stat().st_size == 10
+    assert (outside / "model.pt").stat().st_size == 99
+    assert not (output / "job-worker-0").is_symlink()
+
+
+def collect_of_worker_0(
+    source: Path,
+    output: Path,
+    outputs: dict[str, bool | None],
+    shared: Mapping[str, tuple[str, ...]] | None = None,
+) -> None:
+    """Collect a folder as that of worker 0, after a training in which the agents found these outputs."""
+    executor = Executor(None, Streams(), Reporter(None, None))
+    executor._outputs, executor._shared = outputs, dict(shared or {})
+    argv = (sys.executable, "-m", "dglrun", "pack", str(source))
+    own = str(output / "job-worker-0")
+    executor._do(Collect("job-worker-0", "/out", argv, ".marker", own, str(output), 60.0, 60.0), "Training")
 
 
 def test_train_needs_started_agents() -> None:

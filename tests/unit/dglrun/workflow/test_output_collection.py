@@ -1,8 +1,11 @@
 """Output that agents send home: whole whatever breaks, and asked for in another way where no agent sends."""
 
 import contextlib
+import io
 import json
 import random
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ import pytest
 
 from dglrun.contract import exitcodes
 from dglrun.transfer import copy, tar_stream
+from dglrun.transfer.output_stream import OutputStream
 from dglrun.workflow import output_collection
 from dglrun.workflow.output_collection import OutputCollection, Wanted
 from tests.support.dglrun_pods import ROOT
@@ -182,3 +186,22 @@ def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"note: {POD}: not copied: {folder}/latest is a link to gone" in said
     assert f"note: {POD}: {folder} is the launcher's own output folder" in said
     assert tar_stream.STAGING not in {path.name for path in (tmp_path / "to").iterdir()}
+
+
+def test_a_note_is_printed_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes from a worker, and the log may be read on a terminal."""
+    tar, end = io.BytesIO(), json.dumps({"notes": ["red\x1b[31m"], "failed": "gone\x1b[2J"}).encode()
+    tar_stream.pack([], tar, tar_stream.ZEROS)
+    worker, launcher = socket.socketpair()
+    with worker, launcher:
+        for piece in (tar.getvalue(), b"", end):
+            worker.sendall(struct.pack("!I", len(piece)) + piece)
+        connection: Any = launcher
+
+        with pytest.raises(copy.CopyBrokenError) as caught:
+            output_collection._taken(OutputStream(connection), wanted(tmp_path))
+
+    assert "\x1b" not in capsys.readouterr().out + str(caught.value)
+    assert r"gone\x1b[2J" in str(caught.value)
