@@ -13,7 +13,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -262,8 +262,10 @@ class Daemon:
             return
         if self._sender:
             self._sender.kill()
-        with contextlib.suppress(OSError):  # no process is left now; it is told again
-            self._sender, self._sent = ForkedProgram(module, order, SENDER), number
+        try:
+            self._sender, self._sent = ForkedProgram(module, order, SENDER, is_heard=True), number
+        except OSError as error:  # no process is left now; it is told again
+            self._record("output", number=number, what=f"could not be started: {error}")
 
     def _read(self, child: Child) -> None:
         lines, ended = child.read()
@@ -286,7 +288,9 @@ class Daemon:
                 self._keeper = None
                 self._record("keeper", what=f"ended with {end}{self._why(end)}")
             elif self._sender and pid == self._sender.pid:
-                self._sender = None
+                words, self._sender = self._sender.last_words(), None
+                what = f"ended with {end}{self._why(end)}{': ' if words else ''}{words}"
+                self._record("output", number=self._sent, what=what)
 
     def _last_output(self, child: Child, end: ExitStatus) -> list[str]:
         try:
@@ -407,7 +411,12 @@ class Daemon:
     def _finish(self, alive: int) -> None:
         self._state, self._finished_at = State.FINISHED, time.monotonic()
         segments = shared_memory.remove_new(Path(self.spec.shm), self._before)
-        has_files = _has_files(self.spec.output)
+        unlisted = list[OSError]()
+        has_files = _has_files(self.spec.output, unlisted.append)
+        for error in [] if has_files else unlisted:  # else whoever collects the files says so
+            if not isinstance(error, FileNotFoundError):
+                what = f"{error.filename!r} cannot be listed and counts as empty: {error.strerror}"
+                self._record("note", text=what)
         self._record(
             "finished",
             failed=self._failure is not None,
@@ -459,9 +468,9 @@ def _empty(reader: int) -> None:
             continue
 
 
-def _has_files(folder: str) -> bool:
+def _has_files(folder: str, on_error: Callable[[OSError], None]) -> bool:
     """Without counting them: nothing else goes on meanwhile."""
     return bool(folder) and any(
         any(not name.startswith(folder_mark.PREFIX) for name in files)
-        for _path, _folders, files in os.walk(folder)
+        for _path, _folders, files in os.walk(folder, onerror=on_error)
     )

@@ -19,6 +19,8 @@ from dglrun.contract import exitcodes
 KEEPER, SENDER = "dglrun-keeper", "dglrun-output"
 """Names of the processes, as ps and /proc show them beside the agent's command line."""
 _FIRST_INHERITED = 3
+_WORDS = 1 << 16
+"""Bytes of what a program has said last."""
 
 
 class ForkedProgram:
@@ -28,35 +30,57 @@ class ForkedProgram:
         module: The program, a module with `__main__`; its output on stderr goes to the agent's log.
         order: The line that it reads from stdin.
         name: Of the process.
+        is_heard: Whether its stderr is kept for `last_words` instead.
 
     Raises:
         OSError: it could not be started.
     """
 
-    def __init__(self, module: str, order: str, name: str) -> None:
+    def __init__(self, module: str, order: str, name: str, is_heard: bool = False) -> None:
         stdin = os.memfd_create("order")  # a pipe holds 64 KiB before anybody reads
+        self._words: int | None = None
         try:
+            self._words = os.memfd_create("words") if is_heard else None
             os.write(stdin, order.encode() + b"\n")
             os.lseek(stdin, 0, os.SEEK_SET)
             sys.stderr.flush()
             agent = os.getpid()
             self.pid = os.fork()  # the agent has one thread only: no lock is held in the child
             if self.pid == 0:
-                _become(module, name, stdin, agent)
+                _become(module, name, stdin, self._words, agent)
+        except OSError:
+            self._forget_words()
+            raise
         finally:
             os.close(stdin)
 
     def kill(self) -> None:
         """End it; whatever it was sending is not seen by anybody."""
+        self._forget_words()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
+    def last_words(self) -> str:
+        """The last line that an ended program has written to stderr, once; the agent's log has all of it."""
+        if self._words is None:
+            return ""
+        size = os.fstat(self._words).st_size
+        said = os.pread(self._words, _WORDS, max(0, size - _WORDS)).decode(errors="replace")
+        self._forget_words()
+        sys.stderr.write(said)
+        return (said.strip().splitlines() or [""])[-1].strip()
 
-def _become(module: str, name: str, stdin: int, agent: int) -> None:
+    def _forget_words(self) -> None:
+        if self._words is not None:
+            os.close(self._words)
+            self._words = None
+
+
+def _become(module: str, name: str, stdin: int, stderr: int | None, agent: int) -> None:
     """Run the program in the child, which never returns into the agent's loop."""
     code = exitcodes.SOFTWARE
     try:
-        _let_go_of_agent(stdin, agent)
+        _let_go_of_agent(stdin, stderr, agent)
         prctl.set_name(name)
         sys.argv = [module]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -97,7 +121,7 @@ def _code(end: object) -> int:
     return exitcodes.SOFTWARE
 
 
-def _let_go_of_agent(stdin: int, agent: int) -> None:
+def _let_go_of_agent(stdin: int, stderr: int | None, agent: int) -> None:
     """Have nothing of the agent's: its connections, its lock and its handling of signals."""
     prctl.end_with_parent(signal.SIGKILL)
     if os.getppid() != agent:  # it ended before the kernel knew that this one has to end with it
@@ -107,6 +131,8 @@ def _let_go_of_agent(stdin: int, agent: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.setpgid(0, 0)
     os.dup2(stdin, 0)
+    if stderr is not None:
+        os.dup2(stderr, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     # The agent's objects for them live on, unused, until this process ends: none closes a number twice.
     for file in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:

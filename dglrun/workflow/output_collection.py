@@ -26,7 +26,7 @@ from dglrun.workflow.part_delivery import address_towards
 AGAIN_SECONDS = 5.0
 """Between two times that an agent is told, while nothing comes."""
 NO_SENDER_SECONDS = 30.0
-"""An agent that can be reached, and from which nothing comes for so long, is not asked any more."""
+"""An agent that could be reached for so long in all, and has sent nothing, is not asked any more."""
 _TICK = 0.2
 
 
@@ -72,7 +72,9 @@ class OutputCollection:
         self._owner = run_keys.LAUNCHER
         own, self._keys = run_keys.for_transfer(self._owner, ips)
         self._numbers = itertools.count(1)
-        self._came: dict[str, queue.SimpleQueue[_Arrival]] = {pod: queue.SimpleQueue() for pod in ips}
+        self._came: dict[str, queue.SimpleQueue[_Arrival | _SenderEnd]] = {
+            pod: queue.SimpleQueue() for pod in ips
+        }
         self._closed = threading.Event()
         self._listener = TlsListener(own, ips, self._serve, "output")
         self._listener.start()
@@ -96,6 +98,16 @@ class OutputCollection:
         except _NoSenderError as error:
             print(f"dglrun: note: {wanted.pod}: {error}; its output is asked for by kubectl exec", flush=True)
             return None
+
+    def sender_ended(self, pod: str, number: int, what: str) -> None:
+        """Tell whoever waits that the process of a worker that sends has ended, or could not be started.
+
+        Args:
+            pod: The worker.
+            number: The attempt's.
+            what: How it has ended, and what it has said.
+        """
+        self._came[pod].put(_SenderEnd(number, tar_stream.shown(what)))
 
     def close(self) -> None:
         """Break what still goes on."""
@@ -124,22 +136,34 @@ class OutputCollection:
             RunError: the run is being ended.
         """
         pod, number = wanted.pod, next(self._numbers)
-        began = connected = time.monotonic()
-        told = float("-inf")
+        connected = looked = time.monotonic()
+        told, reached, why = float("-inf"), 0.0, ""
         while not self._closed.is_set():
             now = time.monotonic()
             if now - told >= AGAIN_SECONDS:
                 self._tell(pod, self._command(wanted, number))
                 told = now
-            with contextlib.suppress(queue.Empty):
-                return self._came[pod].get(timeout=_TICK)
+            came = self._next(pod)
+            if isinstance(came, _Arrival):
+                return came
+            if came and came.number == number and came.what != why:
+                why = came.what
+                print(f"dglrun: note: {pod}: the process that sends its output {why}", flush=True)
             if self._is_connected(pod):
-                connected = now
+                reached, connected = reached + now - looked, now
+            looked = now
             if now - connected > self._lease:
                 raise _NoSenderError(f"its agent could not be reached for {self._lease:.0f} s")
-            if connected == now and now - began > NO_SENDER_SECONDS:
-                raise _NoSenderError(f"its agent has sent nothing for {NO_SENDER_SECONDS:.0f} s")
+            if reached > NO_SENDER_SECONDS:
+                reason = f": its process {why}" if why else ""
+                raise _NoSenderError(f"its agent has sent nothing for {NO_SENDER_SECONDS:.0f} s{reason}")
         raise RunError("the run is being ended", exitcodes.UNAVAILABLE)
+
+    def _next(self, pod: str) -> "_Arrival | _SenderEnd | None":
+        """What has come of a worker, or comes within a moment."""
+        with contextlib.suppress(queue.Empty):
+            return self._came[pod].get(timeout=_TICK)
+        return None
 
     def _command(self, wanted: Wanted, number: int) -> dict[str, Any]:
         address = address_towards(self._ips[wanted.pod])
@@ -171,6 +195,19 @@ class _Arrival:
     def close(self) -> None:
         """Let its own thread close it."""
         self.is_done.set()
+
+
+@dataclass(frozen=True)
+class _SenderEnd:
+    """A process that was to send, and how it has ended.
+
+    Attributes:
+        number: The attempt's.
+        what: As it can be printed.
+    """
+
+    number: int
+    what: str
 
 
 class _NoSenderError(Exception):

@@ -388,7 +388,17 @@ class Training:
     def _connect(self, worker: WorkerConnection, port: int) -> None:
         host = worker.agent.host
         address = AgentAddress(host.name, host.ip, port)
-        self._connections.connect(worker.index, address, lambda record: self._inbox.put((worker, record)))
+        self._connections.connect(worker.index, address, lambda record: self._receive(worker, record))
+
+    def _receive(self, worker: WorkerConnection, record: Record) -> None:
+        """Take a record in the thread of the connections.
+
+        No turn is made while output is collected, and who waits for a sender has to know that it has ended.
+        """
+        if record["kind"] != "output":
+            self._inbox.put((worker, record))
+        elif self._collection:
+            self._collection.sender_ended(worker.pod, record["number"], record["what"])
 
     def _not_started(self, worker: WorkerConnection, record: Record) -> None:
         """Try again what did not reach the worker, and what failed there a few times."""

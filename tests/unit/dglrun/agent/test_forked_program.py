@@ -113,6 +113,26 @@ threading.Thread(target=write, args=("first", "last")).start()
     }
 
 
+def test_what_a_program_said_last_is_kept_for_the_agent(tmp_path: Path) -> None:
+    """The launcher is told; the agent's log has all of it, the fork of this agent no descriptor more."""
+    program = "import sys; sys.stderr.write('first\\n'); raise ValueError('cannot')"
+    then = """
+before = len(os.listdir("/proc/self/fd"))
+heard = ForkedProgram("program", "order", "dglrun-output", is_heard=True)
+os.waitpid(heard.pid, 0)
+print([heard.last_words(), heard.last_words(), len(os.listdir("/proc/self/fd")) - before])
+killed = ForkedProgram("program", "order", "dglrun-output", is_heard=True)
+killed.kill()
+os.waitpid(killed.pid, 0)
+print([killed.last_words(), len(os.listdir("/proc/self/fd")) - before])
+"""
+    with an_agent(tmp_path, program, then) as agent:
+        out, err = agent.communicate(timeout=60)
+
+    assert out.splitlines()[1:] == ["['ValueError: cannot', '', 0]", "['', 0]"]
+    assert "first\n" in err
+
+
 def test_it_ends_with_the_agent(tmp_path: Path) -> None:
     """However that ends: nobody else would end it."""
     with an_agent(tmp_path, "import time; time.sleep(600)", "time.sleep(600)") as agent:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import queue
 import random
 import socket
 import struct
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from dglrun.transfer import copy, tar_stream
 from dglrun.transfer.output_stream import OutputStream
 from dglrun.workflow import output_collection
 from dglrun.workflow.output_collection import OutputCollection, Wanted
+from dglrun.workflow.training import Training
 from tests.support.dglrun_pods import ROOT
 from tests.support.pulling import Relay, write_files
 
@@ -205,3 +208,91 @@ def test_a_note_is_printed_without_control_characters(
 
     assert "\x1b" not in capsys.readouterr().out + str(caught.value)
     assert r"gone\x1b[2J" in str(caught.value)
+
+
+class Clock:
+    """Ten seconds pass with each question whether an agent can be reached.
+
+    Args:
+        answers: To these questions; the last one again and again.
+    """
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers, self._now, self.asked = list(answers), 0.0, 0
+
+    def monotonic(self) -> float:
+        """The time."""
+        return self._now
+
+    def is_connected(self, _pod: str) -> bool:
+        """The next answer."""
+        self._now, self.asked = self._now + 10.0, self.asked + 1
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+@pytest.fixture
+def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_collection, "_TICK", 0.001)
+
+
+@pytest.mark.usefixtures("_no_time_passes")
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [((True,), 5), ((*[False] * 20, True), 24), ((*[True, False] * 3, True), 8), ((*[False] * 31, True), 31)],
+)
+def test_an_agent_has_its_time_from_when_it_can_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: tuple[bool, ...], asked: int
+) -> None:
+    """It was given up in the moment in which its connection came back; its lease bounds the time without."""
+    clock = Clock(*answers)
+    monkeypatch.setattr(output_collection, "time", clock)
+    with contextlib.closing(
+        OutputCollection({POD: "127.0.0.1"}, lambda _pod, _command: None, clock.is_connected, 295.0)
+    ) as collection:
+        trouble = "has sent nothing for 30 s" if asked < 31 else "could not be reached for 295 s"
+        with pytest.raises(output_collection._NoSenderError, match=trouble):
+            collection._arrival(wanted(tmp_path))
+
+    assert clock.asked == asked
+
+
+def test_the_end_of_a_sender_is_known_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each reason once, and with the error; that of an earlier attempt says nothing."""
+    monkeypatch.setattr(output_collection, "NO_SENDER_SECONDS", 2.0)
+    said, senders = list[str](), list[OutputCollection]()
+
+    def tell(pod: str, command: Mapping[str, Any]) -> None:
+        said.append(capsys.readouterr().out)
+        senders[0].sender_ended(pod, command["number"] - 1, "ended with exit code 1")
+        senders[0].sender_ended(pod, command["number"], "ended with exit code 69: red\x1b[31m")
+
+    with collecting(tell) as collection:
+        senders.append(collection)
+        assert collection.collect(wanted(tmp_path), in_a_minute()) is None
+
+    printed = "".join([*said, capsys.readouterr().out])
+    words = r"'ended with exit code 69: red\x1b[31m'"
+    assert printed.count(f"note: {POD}: the process that sends its output {words}\n") == 1
+    assert f"its agent has sent nothing for 2 s: its process {words}; its output is asked for" in printed
+    assert "exit code 1\n" not in printed
+
+
+def test_a_training_hands_the_end_of_a_sender_on_without_a_turn() -> None:
+    """Its main thread waits for the output meanwhile; what else comes waits for that thread."""
+    ends = list[tuple[object, ...]]()
+    collection: Any = SimpleNamespace(sender_ended=lambda *end: ends.append(end))
+    worker: Any = SimpleNamespace(pod=POD)
+    training = Training.__new__(Training)
+    training._inbox, training._collection = queue.SimpleQueue(), None
+    end = {"kind": "output", "number": 3, "what": "ended with exit code 69"}
+
+    training._receive(worker, end)  # nobody has asked for output
+    training._collection = collection
+    training._receive(worker, end)
+    training._receive(worker, {"kind": "drained"})
+
+    assert ends == [(POD, 3, "ended with exit code 69")]
+    assert training._inbox.get_nowait() == (worker, {"kind": "drained"})
+    assert training._inbox.empty()
