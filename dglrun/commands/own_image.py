@@ -6,11 +6,15 @@ from collections.abc import Mapping
 
 from dglrun.contract import env, names
 from dglrun.kube import pods
-from dglrun.kube.api import Api
+from dglrun.kube.api import OUTAGE, Api
 from dglrun.kube.errors import ApiError, NotInCluster
 
 SECONDS = 30.0
 """The kubelet tells the image together with the start of the container, and reports a moment later."""
+SILENT_SECONDS = 3.0
+"""Of waiting for the API server, of which nothing is said."""
+AGAIN_SECONDS = 60.0
+"""Between two lines about it."""
 _PAUSE = 0.5
 
 
@@ -22,7 +26,7 @@ def of_partitioner(named: str, environ: Mapping[str, str]) -> str:
         environ: The operator's variables.
     """
     try:
-        api = Api.in_cluster(environ.get(env.NAMESPACE))
+        api = Api.in_cluster(environ.get(env.NAMESPACE), _Waiting())
         found = digest(api, names.partitioner(environ.get(env.JOB_NAME) or "job"))
     except (ApiError, NotInCluster) as error:
         return _unknown(named, str(error))
@@ -39,6 +43,23 @@ def digest(api: Api, pod: str, seconds: float = SECONDS) -> str | None:
     while (found := pods.image_digest(api.get_pod(pod))) is None and time.monotonic() < deadline:
         time.sleep(_PAUSE)
     return found
+
+
+class _Waiting:
+    """Says what is waited for, and what counts if it does not come."""
+
+    def __init__(self) -> None:
+        self._say_at = time.monotonic() + SILENT_SECONDS
+
+    def __call__(self, error: ApiError) -> None:
+        """A request has failed and is repeated."""
+        now = time.monotonic()
+        if now < self._say_at:
+            return
+        self._say_at = now + AGAIN_SECONDS
+        said = "waiting for the API server, which tells the image's digest"
+        then = f"without an answer within {OUTAGE.give_up_after:.0f} s the image's name counts"
+        print(f"dglrun: {said}; {then} ({error})", file=sys.stderr, flush=True)
 
 
 def _unknown(named: str, reason: str) -> str:

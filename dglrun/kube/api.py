@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -66,25 +66,33 @@ class Api:
         backoff: How long and how often requests are repeated while the server is unavailable.
         forbidden_seconds: How long from now on 403 is repeated, too, and after each time that the server was
             away: one that starts answers before it has read all bindings.
+        on_wait: Called before each pause until a request is repeated, with what has failed.
     """
 
     def __init__(
-        self, access: Access, backoff: Backoff | None = None, forbidden_seconds: float = 0.0
+        self,
+        access: Access,
+        backoff: Backoff | None = None,
+        forbidden_seconds: float = 0.0,
+        on_wait: Callable[[ApiError], None] = lambda _error: None,
     ) -> None:
         self.access = access
+        self._on_wait = on_wait
         self.backoff = backoff or Backoff()
         self._forbidden_seconds = forbidden_seconds
         self._allowed_by = time.monotonic() + forbidden_seconds
         self._tls = access.tls()
 
     @classmethod
-    def in_cluster(cls, namespace: str | None = None) -> "Api":
+    def in_cluster(
+        cls, namespace: str | None = None, on_wait: Callable[[ApiError], None] = lambda _error: None
+    ) -> "Api":
         """The client of the pod that this process runs in, as patient as OUTAGE and FORBIDDEN_SECONDS say.
 
         Raises:
             NotInCluster: it runs in none.
         """
-        return cls(Access.in_cluster(os.environ, namespace), OUTAGE, FORBIDDEN_SECONDS)
+        return cls(Access.in_cluster(os.environ, namespace), OUTAGE, FORBIDDEN_SECONDS, on_wait)
 
     def at_once(self) -> "Api":
         """The same server for questions that are asked again anyway: each is one request, 403 an answer."""
@@ -209,7 +217,7 @@ class Api:
             with self._answer(method, path, query or {}, body) as answer:
                 return _object(answer.read())
 
-        return until_available(once, self.backoff, lambda: self._allowed_by)
+        return until_available(once, self.backoff, lambda: self._allowed_by, self._on_wait)
 
     @contextmanager
     def _answer(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dglrun.kube.errors import Forbidden, Unavailable
+from dglrun.kube.errors import ApiError, Forbidden, Unavailable
 
 T = TypeVar("T")
 
@@ -34,7 +34,10 @@ class Backoff:
 
 
 def until_available(
-    call: Callable[[], T], backoff: Backoff, allowed_by: Callable[[], float] = lambda: 0.0
+    call: Callable[[], T],
+    backoff: Backoff,
+    allowed_by: Callable[[], float] = lambda: 0.0,
+    on_wait: Callable[[ApiError], None] = lambda _error: None,
 ) -> T:
     """Call again while the server is unavailable, and while the account may not have its rights yet.
 
@@ -42,6 +45,7 @@ def until_available(
         call: One request.
         backoff: How long and how often it is repeated.
         allowed_by: Says until when (monotonic) 403 may still become an answer.
+        on_wait: Called before each pause with what has failed.
 
     Raises:
         Unavailable: still so `backoff.give_up_after` seconds after the first failure.
@@ -58,9 +62,11 @@ def until_available(
             wait = max(pause, error.retry_after or 0.0)
             if now + wait > deadline:
                 raise
+            on_wait(error)
             time.sleep(wait)
-        except Forbidden:
+        except Forbidden as error:
             if time.monotonic() + pause > allowed_by():
                 raise
+            on_wait(error)
             time.sleep(pause)
     raise AssertionError("pauses() is endless")

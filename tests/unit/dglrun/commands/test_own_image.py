@@ -1,5 +1,6 @@
 """The image that a pod runs, as the kubelet reports it."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 
 from dglrun.commands import own_image
 from dglrun.contract import names
+from dglrun.kube import api as api_module
 from dglrun.kube.api import Api
+from dglrun.kube.retry import Backoff
 from tests.support import fake_api_server
 from tests.support.fake_api_server import NAMESPACE, ApiServer
 
@@ -32,13 +35,13 @@ def put(server: ApiServer, **image_ids: str) -> None:
     server.put_object(POD, {"metadata": metadata, "status": {"containerStatuses": told}})
 
 
-def environ_in(server: ApiServer, folder: Path) -> dict[str, str]:
+def environ_in(port: int, token: str, folder: Path) -> dict[str, str]:
     """The variables of a pod that reaches the server."""
     account = folder / "account"
     account.mkdir()
-    for name, text in (("token", server.store.token), ("namespace", NAMESPACE)):
+    for name, text in (("token", token), ("namespace", NAMESPACE)):
         (account / name).write_text(text)
-    place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
     return {**OF, **place, "DGL_OPERATOR_SERVICE_ACCOUNT": str(account)}
 
 
@@ -69,7 +72,7 @@ def test_a_tag_that_is_pushed_anew_is_another_image(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its name is the same."""
-    environ = environ_in(server, tmp_path)
+    environ = environ_in(server.port, server.store.token, tmp_path)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     found = []
@@ -86,3 +89,29 @@ def test_where_nobody_tells_the_digest_the_name_counts(capsys: pytest.CaptureFix
     assert own_image.of_partitioner(NAME, OF) == NAME
 
     assert "the image's digest is not known, so that its name counts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("silent", "lines"), [(0.0, 1), (600.0, 0)])
+def test_an_api_server_that_is_away_is_waited_for_aloud(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    silent: float,
+    lines: int,
+) -> None:
+    """It may take 15 minutes: the log says what is waited for, and what counts without it."""
+    monkeypatch.setattr(own_image, "SILENT_SECONDS", silent)
+    monkeypatch.setattr(api_module, "OUTAGE", Backoff(first=0.001, longest=0.001, give_up_after=0.2))
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        environ = environ_in(nobody.getsockname()[1], "token", tmp_path)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+
+        assert own_image.of_partitioner(NAME, environ) == NAME
+
+    said = capsys.readouterr().err
+    waits = "waiting for the API server, which tells the image's digest; without an answer within 900 s"
+    assert said.count(waits) == lines
+    assert said.count("Connection refused") == lines + 1
+    assert "so that its name counts" in said.splitlines()[-1]
