@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dglrun.contract import version
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,12 +110,20 @@ class Pods:
         """End all processes of a worker and take its disk; its pod is gone, unless a status is given."""
         name = self.names[index]
         self.write_cluster(**{name: status or None})
+        # One that is not gone yet may still write, or start another: the folder would stay.
+        wait_for(f"the end of all in {name}", lambda: not self._kill(name))
+        for path in (self.root / name, self.root / f"tmp.{name}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _kill(self, name: str) -> list[int]:
+        """End the processes of a pod; returns those that were there."""
+        found = []
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/cwd").readlink().name == name:
                     os.kill(pid, signal.SIGKILL)
-        for path in (self.root / name, self.root / f"tmp.{name}"):
-            shutil.rmtree(path, ignore_errors=True)
+                    found.append(pid)
+        return found
 
     def replace(self, index: int, uid: str) -> None:
         """Another pod takes the place of a worker that was lost."""

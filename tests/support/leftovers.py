@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.wait import wait_for
 
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 60.0
 """A thread or process that was told to end may still be at it when its test is over."""
 
 LIVES_ON = {

@@ -59,7 +59,7 @@ def test_it_has_its_order_and_nothing_of_the_agents(tmp_path: Path) -> None:
     """A lock or a connection that it held would outlive the agent's own end of them."""
     order = "x" * 100_000  # more than a pipe holds
     with an_agent(tmp_path, TELLS, "os.waitpid(keeper.pid, 0)", order) as agent:
-        agent.communicate(timeout=60)
+        agent.communicate(timeout=300)
 
     told = json.loads((tmp_path / "told").read_text())
     assert told.pop("order") == f"{order}\n"
@@ -83,7 +83,7 @@ def test_its_end_is_the_programs(tmp_path: Path, program: str, code: int) -> Non
     """The agent tells it the launcher; what went wrong is on stderr, the agent's log."""
     then = "print(os.waitstatus_to_exitcode(os.waitpid(keeper.pid, 0)[1]), flush=True)"
     with an_agent(tmp_path, program, then) as agent:
-        out, err = agent.communicate(timeout=60)
+        out, err = agent.communicate(timeout=300)
 
     assert int(out.split()[-1]) == code
     assert ("cannot" in err) == ("cannot" in program)
@@ -105,7 +105,7 @@ threading.Thread(target=write, args=("first", "last")).start()
 {end}
 """
     with an_agent(tmp_path, program, "os.waitpid(keeper.pid, 0)") as agent:
-        agent.communicate(timeout=60)
+        agent.communicate(timeout=300)
 
     assert {name: (tmp_path / name).stat().st_size for name in ("first", "last")} == {
         "first": 20_000_000,

@@ -357,7 +357,7 @@ def peak_memory(source: Path, out: Path) -> int:
     """Bytes that a dispatch in a process of its own held at most."""
     flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
     argv = (sys.executable, "-m", "tests.benchmarks.rusage", str(out) + ".usage", sys.executable)
-    subprocess.run((*argv, "-m", "dglrun.commands.dispatch_rank", *flags), cwd=ROOT, check=True, timeout=120)
+    subprocess.run((*argv, "-m", "dglrun.commands.dispatch_rank", *flags), cwd=ROOT, check=True, timeout=500)
     return int(json.loads(Path(f"{out}.usage.0").read_text())["rss_mib"] * 2**20)
 
 

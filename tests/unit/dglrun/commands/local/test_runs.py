@@ -32,7 +32,7 @@ pods = ("tiny-worker-0", "tiny-worker-1")
 remote = mpirun.Remote(pods, os.environ["DGL_OPERATOR_KUBEXEC_PATH"], "eth0", slots=1)
 Path("hosts").write_text(mpirun.hostfile(remote))
 ranks = mpirun.Job(("python3", "-c", say), 2, remote)
-raise SystemExit(subprocess.call(mpirun.argv(ranks, Path("hosts")), timeout=60))
+raise SystemExit(subprocess.call(mpirun.argv(ranks, Path("hosts")), timeout=240))
 """
 
 
@@ -150,7 +150,7 @@ def test_a_worker_whose_own_command_ends_is_a_lost_pod(job: LocalJob) -> None:
     """Its processes end with it, and the launcher says which pod it was."""
     wait = "while [ ! -e end ]; do sleep 0.1; done; exit 3"
     worker = a_template(command=["sh", "-c", wait])
-    job.write("--lease=3", worker=worker, more="Path('end').touch()\ntime.sleep(600)")
+    job.write("--lease=10", worker=worker, more="Path('end').touch()\ntime.sleep(600)")
 
     code, output = job.run()
 
