@@ -35,6 +35,7 @@ class Step(Enum):
     RELEASE = "release"
     """Give the quota back: Kueue has evicted the job, and its pods are gone."""
     FINISH = "finish"
+    """Say that the job has ended, by which Kueue frees its quota: no pod runs any more."""
     DELETE = "delete"
 
 
@@ -129,7 +130,8 @@ def hold(job: DGLJob, seen: Observed) -> Hold | None:
 def next_step(job: DGLJob, seen: Observed, *, is_final: bool, is_held: bool) -> Step | None:
     """Return what is to be done with the job's Workload, None for nothing.
 
-    It is made, given up and deleted only while the job has no pods, so that quota and pods never differ.
+    It is made, given up and deleted only while the job has no pods, so that quota and pods never differ. That
+    the job has ended is said when none of its pods runs any more: pods that are kept hold quota, too.
 
     Args:
         job: The job.
@@ -139,7 +141,8 @@ def next_step(job: DGLJob, seen: Observed, *, is_final: bool, is_held: bool) -> 
     """
     found = workload(job, seen)
     if is_final:
-        return Step.FINISH if found and not found.says(FINISHED) else None
+        is_due = found is not None and not found.says(FINISHED) and all(pod.stopped for pod in seen.pods)
+        return Step.FINISH if is_due else None
     if not queue(job):
         return Step.DELETE if found and not seen.pods else None
     if not is_held or seen.pods:

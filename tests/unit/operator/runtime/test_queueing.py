@@ -6,7 +6,7 @@ import pytest
 
 from dgl_operator.runtime.cluster import ClusterBusy, NotFound, Refused
 from dgl_operator.runtime.kinds import Json, Kind
-from tests.support.jobs import a_raw_job, a_template
+from tests.support.jobs import a_pod_status, a_raw_job, a_template
 from tests.unit.operator.runtime.test_reconcile import KEY, Operator, training
 
 PLACE = (Kind.WORKLOAD, "default", "dgljob-sage")
@@ -212,6 +212,40 @@ def test_a_job_that_has_ended_frees_its_quota() -> None:
     assert finished["message"] == operator.status["message"]
 
 
+def test_a_clean_up_that_takes_its_time_keeps_the_quota() -> None:
+    """Containers have a grace period to end in; the last pod that goes is the end for Kueue."""
+    operator = admitted()
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+
+    operator.settle()
+    assert (operator.status["phase"], "Finished" in conditions(operator)) == ("Completed", False)
+    operator.cluster.remove(Kind.POD, "default", "sage-worker-0")
+    operator.settle()
+    assert "Finished" not in conditions(operator)
+    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    operator.look()
+
+    assert conditions(operator)["Finished"] == "True"
+
+
+def test_pods_that_are_kept_keep_the_quota_while_they_run() -> None:
+    """With cleanPodPolicy None the workers idle on, until somebody ends them."""
+    operator = admitted(cleanPodPolicy="None")
+    training(operator)
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+
+    operator.settle()
+    assert (operator.status["phase"], "Finished" in conditions(operator)) == ("Completed", False)
+    for name in ("sage-worker-0", "sage-worker-1"):
+        operator.pod(name, a_pod_status("Failed"))
+    operator.settle()
+
+    assert operator.names(Kind.POD) >= {"sage-worker-0", "sage-worker-1"}
+    assert conditions(operator)["Finished"] == "True"
+
+
 def test_a_workload_of_another_job_is_left_alone() -> None:
     """It is named, and the job waits."""
     operator = an_operator()
@@ -280,7 +314,8 @@ def test_a_job_past_its_time_goes_though_kueue_refuses_its_end(monkeypatch: pyte
         raise ClusterBusy("failed calling webhook", status=500, reason="InternalError")
 
     monkeypatch.setattr(operator.cluster, "patch_status", refuse)
-    operator.pod("sage-launcher", {"phase": "Succeeded", "containerStatuses": []})
+    for name in operator.names(Kind.POD):
+        operator.pod(name, a_pod_status("Succeeded"))
     with pytest.raises(ClusterBusy):
         operator.look()
 
