@@ -9,6 +9,9 @@ COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 GROUP_FIELD = "schedulingGroup"
 """By which a pod's spec names its group to Kubernetes' own scheduler."""
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The cluster's own scheduler: a pod that names none is given this name."""
+
 
 class GangApi(Enum):
     """An API with a PodGroup; the value is its group and version."""

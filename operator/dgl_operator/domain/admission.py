@@ -35,6 +35,7 @@ class Step(Enum):
     RELEASE = "release"
     """Give the quota back: Kueue has evicted the job, and its pods are gone."""
     FINISH = "finish"
+    """Say that the job has ended, by which Kueue frees its quota: no pod runs any more."""
     DELETE = "delete"
 
 
@@ -105,15 +106,14 @@ def hold(job: DGLJob, seen: Observed) -> Hold | None:
     """Why the job may have no pods for now; None when it may, or waits in no queue.
 
     Pods that were there before anybody asked Kueue stay: the label may be newer than they are, or older than
-    an operator that reads it.
+    an operator that reads it. Those of an admitted job stay, too, while nobody can say whether it still is.
     """
     found = workload(job, seen)
-    if not is_counted(job, seen):
+    if not is_counted(job, seen) or (seen.pods and _is_unspoken(job, seen, found)):
         return None
     name = queue(job) or (found.queue if found else "")
     if found is None:
-        is_older = seen.pods and not _has_asked(job)
-        return None if is_older else Hold(NOT_ADMITTED, f"queue {name}: the job has no Workload yet")
+        return Hold(NOT_ADMITTED, f"queue {name}: the job has no Workload yet")
     if found.may_run:
         return None
     if found.says(EVICTED):
@@ -129,7 +129,8 @@ def hold(job: DGLJob, seen: Observed) -> Hold | None:
 def next_step(job: DGLJob, seen: Observed, *, is_final: bool, is_held: bool) -> Step | None:
     """Return what is to be done with the job's Workload, None for nothing.
 
-    It is made, given up and deleted only while the job has no pods, so that quota and pods never differ.
+    It is made, given up and deleted only while the job has no pods, so that quota and pods never differ. That
+    the job has ended is said when none of its pods runs any more: pods that are kept hold quota, too.
 
     Args:
         job: The job.
@@ -139,7 +140,8 @@ def next_step(job: DGLJob, seen: Observed, *, is_final: bool, is_held: bool) -> 
     """
     found = workload(job, seen)
     if is_final:
-        return Step.FINISH if found and not found.says(FINISHED) else None
+        is_due = found is not None and not found.says(FINISHED) and all(pod.stopped for pod in seen.pods)
+        return Step.FINISH if is_due else None
     if not queue(job):
         return Step.DELETE if found and not seen.pods else None
     if not is_held or seen.pods:
@@ -168,10 +170,25 @@ def finished(raw: Mapping[str, Any], phase: Phase, message: str, now: datetime) 
     return {"conditions": _merged(raw, ((FINISHED, True, reason, message),), now)}
 
 
+def was_admitted(job: DGLJob) -> bool:
+    """Whether the job's last word of its queue is that it was admitted."""
+    return _last_reason(job) == RESUMED
+
+
+def _is_unspoken(job: DGLJob, seen: Observed, found: Workload | None) -> bool:
+    """Whether Kueue has said nothing of the job's pods: nobody has asked it, or nobody can hear it."""
+    if found is not None:
+        return False
+    return not _has_asked(job) or (was_admitted(job) and not seen.hears_kueue)
+
+
 def _has_asked(job: DGLJob) -> bool:
     """Whether the job had a Workload before: it was held until its admission, and its status says so."""
-    last = next((each for each in job.status.conditions if each.type == "Suspended"), None)
-    return last is not None and last.reason in (NOT_ADMITTED, EVICTED, RESUMED)
+    return _last_reason(job) in (NOT_ADMITTED, EVICTED, RESUMED)
+
+
+def _last_reason(job: DGLJob) -> str:
+    return next((each.reason for each in job.status.conditions if each.type == "Suspended"), "")
 
 
 def _of_one_at_rest(job: DGLJob, found: Workload) -> Step | None:

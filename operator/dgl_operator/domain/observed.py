@@ -144,10 +144,13 @@ class Observed:
     Attributes:
         pods: Sorted by role and integer index.
         objects: The other children by (kind, name), as they are stored.
+        hears_kueue: Whether an absent Workload is Kueue's word: not where the operator does not ask for it,
+            or the cluster does not serve it.
     """
 
     pods: tuple[Pod, ...] = ()
     objects: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    hears_kueue: bool = True
 
     @classmethod
     def of(cls, children: Iterable[Mapping[str, Any]], uid: str, job_name: str) -> "Observed":

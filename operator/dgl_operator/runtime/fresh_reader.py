@@ -33,11 +33,11 @@ class FreshReader:
         self._store.put(Kind.JOB, raw)
         self._read_report(key)
         self._read_pods(key)
-        if self._reads_workloads and admission.is_counted(view.job, view.seen):
-            self._read_workload(view)
+        is_heard = self._hears_kueue(view)
         if "deletionTimestamp" in raw["metadata"]:
             return None
-        fresh = View.of(raw, self._store.seen(key), view.now)
+        known = self._store.seen(key)
+        fresh = View.of(raw, known if is_heard else known.without_kueue(), view.now)
         return fresh if fresh.uid != view.uid else self._with_unlabelled(fresh)
 
     def with_report(self, view: View) -> View:
@@ -49,13 +49,24 @@ class FreshReader:
         if found := self._cluster.get(Kind.CONFIG_MAP, key.namespace, names.report(key.name)):
             self._store.put_alive(Kind.CONFIG_MAP, found)
 
-    def _read_workload(self, view: View) -> None:
-        """Look whether Kueue still admits the job: its pods must not go for a watch that is late."""
+    def _hears_kueue(self, view: View) -> bool:
+        """Look whether Kueue still admits the job: its pods must not go for a watch that is late.
+
+        Returns:
+            Whether a Workload that is absent is Kueue's word. It is none of a cluster that does not serve
+            Workloads, or no longer in this version: then the last one that was known counts.
+        """
+        if not (self._reads_workloads and admission.is_counted(view.job, view.seen)):
+            return view.seen.hears_kueue
         key, name = view.key, kueue.workload_name(view.key.name)
         if found := self._cluster.get(Kind.WORKLOAD, key.namespace, name):
             self._store.put_alive(Kind.WORKLOAD, found)
-        elif known := view.seen.objects.get((kueue.KIND, name)):
+            return True
+        if not self._cluster.serves(Kind.WORKLOAD):
+            return False
+        if known := view.seen.objects.get((kueue.KIND, name)):
             self._store.drop(Kind.WORKLOAD, dict(known))
+        return True
 
     def _read_pods(self, key: Key) -> None:
         present: set[str] = set()
@@ -74,5 +85,5 @@ class FreshReader:
             tried.update(names_left)
             if not all(self._applier.find(view.namespace, name, view.uid) for name in names_left):
                 break  # one is really gone
-            view = replace(view, known=self._store.seen(view.key))
-        return replace(view, known=self._store.seen(view.key))
+            view = replace(view, known=self._store.seen(view.key, view.known))
+        return replace(view, known=self._store.seen(view.key, view.known))

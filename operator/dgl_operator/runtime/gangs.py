@@ -5,7 +5,7 @@ PodGroups are not watched: their APIs are optional, and a job without a scheduli
 
 import threading
 
-from dgl_operator.api.gang import GangApi
+from dgl_operator.api.gang import DEFAULT_SCHEDULER, GangApi
 from dgl_operator.api.v1alpha1 import DGLJob
 from dgl_operator.domain import gang
 from dgl_operator.domain.observed import Problem, controller_uid
@@ -59,8 +59,9 @@ class Gangs:
             served.append(api)
         if not served:
             return None, gang.unavailable()
-        # Another scheduler than the cluster's own has to be named, or nobody honours its group.
-        usable = served if _names_scheduler(view.job) else served[:1]
+        # A scheduler that is named beside the cluster's own is one of scheduler-plugins, as far as is known;
+        # the cluster's own honours the first API, and the second where there is no other.
+        usable = served[::-1] if _names_scheduler(view.job) else served[:1]
         best = next((api for api in usable if gang.unsupported(view.job, api) is None), None)
         if best is None:
             return None, gang.unsupported(view.job, served[0])
@@ -87,6 +88,7 @@ class Gangs:
 
 
 def _names_scheduler(job: DGLJob) -> bool:
+    """Whether the workers' template names another scheduler than the cluster's own."""
     worker = job.spec.dgl_replica_specs.worker
     spec = worker.template.get("spec") if worker else None
-    return isinstance(spec, dict) and bool(spec.get("schedulerName"))
+    return isinstance(spec, dict) and spec.get("schedulerName") not in (None, "", DEFAULT_SCHEDULER)

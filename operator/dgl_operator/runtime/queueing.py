@@ -28,6 +28,10 @@ from dglrun.contract.names import Role
 
 NOT_ENABLED, NOT_INSTALLED = "KueueNotEnabled", "KueueNotInstalled"
 CLASS_NOT_FOUND, FLAVOR_NOT_FOUND = "PriorityClassNotFound", "ResourceFlavorNotFound"
+_WITHOUT_KUEUE = (
+    f"label {QUEUE_NAME}: the operator runs without --kueue=true (the chart's value kueue.enabled)"
+)
+_UNSERVED = f"label {QUEUE_NAME}: the cluster serves no {API_VERSION} Workload"
 
 _CLASSES = {
     OF_WORKLOADS: Kind.WORKLOAD_PRIORITY_CLASS,
@@ -50,8 +54,7 @@ class Queueing:
         if decision.workload is not Step.CREATE:
             return None
         if not self._is_enabled:
-            words = f"label {QUEUE_NAME}: the operator runs without --kueue=true (the chart's value"
-            return Problem(NOT_ENABLED, f"{words} kueue.enabled); nobody would admit the job")
+            return Problem(NOT_ENABLED, f"{_WITHOUT_KUEUE}; nobody would admit the job")
         priority = self._priority(view)
         if isinstance(priority, Problem):
             return priority
@@ -81,8 +84,10 @@ class Queueing:
     def placements(self, view: View) -> Mapping[Role, Placement] | Problem:
         """What the pods of each role take from their admission; none for a job that waits in no queue."""
         found = admission.workload(view.job, view.seen)
-        if found is None or not admission.is_counted(view.job, view.seen):
+        if not admission.is_counted(view.job, view.seen):
             return {}
+        if found is None:
+            return self._unheard() if admission.was_admitted(view.job) else {}
         placements = {}
         for role, name in POD_SETS.items():
             placement = self._placement(found.assigned.get(name, Assigned()))
@@ -90,6 +95,11 @@ class Queueing:
                 return placement
             placements[role] = placement
         return placements
+
+    def _unheard(self) -> Problem:
+        """Say why a job that was admitted gets no further pods: their flavors are not known any more."""
+        reason, words = (NOT_INSTALLED, _UNSERVED) if self._is_enabled else (NOT_ENABLED, _WITHOUT_KUEUE)
+        return Problem(reason, f"{words}; the pods that are there stay, and the job gets no others")
 
     def _is_still_due(self, view: View, decision: Decision, raw: Json) -> bool:
         """Decide again on what was just read: no quota is given back twice for a late watch."""
@@ -104,8 +114,7 @@ class Queueing:
         except AlreadyExists:
             return self._present(view)
         except NotFound as error:
-            words = f"label {QUEUE_NAME}: the cluster serves no {API_VERSION} Workload"
-            return Problem(NOT_INSTALLED, f"{words}; install Kueue or take the label off ({error})")
+            return Problem(NOT_INSTALLED, f"{_UNSERVED}; install Kueue or take the label off ({error})")
         except Conflict:
             raise  # the whole look is tried again
         except Refused as error:  # the name of the queue is none, a quota of objects is used up

@@ -39,7 +39,7 @@ class Service:
     def __init__(self, cluster: Cluster, settings: Settings, election: LeaderElection | None = None) -> None:
         """Wire the parts; with an election this operator acts only while it leads."""
         self._settings, self._election = settings, election
-        self._store = Store()
+        self._store = Store(hears_kueue=settings.has_kueue)
         self._metrics = metrics.Metrics()
         if election:
             self._metrics.watch_leadership(election.name, lambda: election.is_leader)

@@ -80,11 +80,20 @@ class Seen:
         left = tuple(pod for pod in self.observed.pods if pod.uid not in gone)
         return replace(self, observed=replace(self.observed, pods=left))
 
+    def without_kueue(self) -> "Seen":
+        """The children where nobody can say whether the job has a Workload."""
+        return replace(self, observed=replace(self.observed, hears_kueue=False))
+
 
 class Store:
-    """Objects by job and kind; newer versions win, deleted UIDs stay deleted."""
+    """Objects by job and kind; newer versions win, deleted UIDs stay deleted.
 
-    def __init__(self) -> None:
+    Args:
+        hears_kueue: Whether Workloads are brought, so that one that is absent is none.
+    """
+
+    def __init__(self, *, hears_kueue: bool = True) -> None:
+        self._hears_kueue = hears_kueue
         self._lock = threading.Lock()
         self._families: dict[Key, _Family] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -96,7 +105,10 @@ class Store:
         return family.job.item() if family else None
 
     def seen(self, key: Key, before: Seen | None = None) -> Seen:
-        """What the job owns; `before` itself when nothing of it has changed since."""
+        """What the job owns; `before` itself when nothing of it has changed since.
+
+        Whether Kueue was heard is found out once in a look, and stays as it was `before`.
+        """
         with self._lock:
             family = self._families.get(key)
             if family is None:
@@ -106,7 +118,9 @@ class Store:
             records, revision = tuple(family.children.values()), family.revision
         pods = [record.kept for record in records if isinstance(record.kept, Pod)]
         others = [record.item() for record in records if not isinstance(record.kept, Pod)]
-        return Seen(Observed.from_pods(pods, others), revision)
+        found = Seen(Observed.from_pods(pods, others), revision)
+        hears_kueue = before.observed.hears_kueue if before else self._hears_kueue
+        return found if hears_kueue else found.without_kueue()
 
     def keys(self) -> frozenset[Key]:
         """All known jobs."""

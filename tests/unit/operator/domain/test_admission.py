@@ -15,7 +15,7 @@ from dgl_operator.domain.report import Report
 from dgl_operator.domain.verdict import Decision
 from dgl_operator.render import identity
 from dglrun.contract.names import Role
-from tests.support.jobs import NOON, Json, a_child, a_pod, a_raw_job, a_status, observed
+from tests.support.jobs import NOON, Json, a_child, a_pod, a_raw_job, a_status, ended, observed
 
 SAID: dict[str, Any] = {"QuotaReserved": "True", "Admitted": "True"}
 
@@ -172,6 +172,19 @@ def test_the_end_of_a_job_is_said_once(phase: str) -> None:
     assert decided(job, a_workload(job, **SAID)).workload is Step.FINISH
     assert decided(job, a_workload(job, **SAID, Finished="True")).workload is None
     assert decided(job).workload is None
+
+
+@pytest.mark.parametrize("policy", ["All", "Running", "None"])
+def test_the_quota_is_kept_until_no_pod_runs(policy: str) -> None:
+    """A worker that is being deleted, or that the clean-up keeps, still has its GPU."""
+    job = a_queued_job(a_status("Completed", "Completed"), cleanPodPolicy=policy)
+    launcher, mine = a_pod(job, Role.LAUNCHER, "Succeeded"), a_workload(job, **SAID)
+
+    running = decided(job, launcher, a_pod(job, Role.WORKER), mine)
+    leaving = decided(job, launcher, a_pod(job, Role.WORKER, deleting=True), mine)
+    stopped = decided(job, launcher, a_pod(job, Role.WORKER, containers=[ended()]), mine)
+
+    assert [each.workload for each in (running, leaving, stopped)] == [None, None, Step.FINISH]
 
 
 def test_a_deactivated_workload_holds_the_job() -> None:

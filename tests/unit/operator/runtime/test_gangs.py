@@ -143,9 +143,38 @@ def test_of_two_apis_the_one_that_can_honour_the_policy_is_taken() -> None:
     assert (blocked(operator), GROUP in operator.cluster.objects) == (None, False)
 
 
-def test_the_second_api_is_not_taken_for_workers_of_the_clusters_own_scheduler() -> None:
+def test_workers_of_a_named_scheduler_join_a_group_that_it_knows() -> None:
+    """Coscheduling ignores Kubernetes' own groups, and would bind them one by one."""
+    operator = an_operator(*BOTH, scheduler="scheduler-plugins-scheduler")
+
+    partitioned(operator)
+
+    assert (COSCHEDULED in operator.cluster.objects, GROUP in operator.cluster.objects) == (True, False)
+    assert worker(operator)["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "sage-workers"
+
+
+def test_a_named_scheduler_has_the_groups_of_the_cluster_where_there_are_no_others() -> None:
+    """It may be another profile of Kubernetes' own."""
+    operator = an_operator(Kind.POD_GROUP, scheduler="bin-packing")
+
+    partitioned(operator)
+
+    assert worker(operator)["spec"]["schedulingGroup"] == {"podGroupName": "sage-workers"}
+
+
+def test_the_default_scheduler_by_its_name_has_kubernetes_own_groups() -> None:
+    """As if no name were given."""
+    operator = an_operator(*BOTH, scheduler="default-scheduler")
+
+    operator.look()
+
+    assert (COSCHEDULED in operator.cluster.objects, GROUP in operator.cluster.objects) == (False, True)
+
+
+@pytest.mark.parametrize("scheduler", ["", "default-scheduler"])
+def test_the_second_api_is_not_taken_for_workers_of_the_clusters_own_scheduler(scheduler: str) -> None:
     """It would bind them one by one."""
-    operator = an_operator(*BOTH, scheduleTimeoutSeconds=60)
+    operator = an_operator(*BOTH, scheduler=scheduler, scheduleTimeoutSeconds=60)
 
     operator.look()
 

@@ -6,8 +6,14 @@ import pytest
 
 from dgl_operator.runtime.cluster import ClusterBusy, NotFound, Refused
 from dgl_operator.runtime.kinds import Json, Kind
-from tests.support.jobs import a_raw_job, a_template
-from tests.unit.operator.runtime.test_reconcile import KEY, Operator, training
+from tests.support.jobs import a_pod_status, a_raw_job, a_template
+from tests.unit.operator.runtime.test_reconcile import (
+    KEY,
+    LAUNCHER_WAITS,
+    PARTITIONER_DONE,
+    Operator,
+    training,
+)
 
 PLACE = (Kind.WORKLOAD, "default", "dgljob-sage")
 FLAVOR = {
@@ -23,6 +29,7 @@ def an_operator(labels: dict[str, str] | None = None, *, has_kueue: bool = True,
     found = {"kueue.x-k8s.io/queue-name": "mine", **(labels or {})}
     operator = Operator({**raw, "metadata": {**raw["metadata"], "labels": found}}, has_kueue=has_kueue)
     operator.cluster.add(FLAVOR)
+    operator.cluster.served.add(Kind.WORKLOAD)
     return operator
 
 
@@ -134,6 +141,116 @@ def test_a_deleted_workload_holds_the_job_and_is_made_anew() -> None:
     assert operator.status["phase"] == "Suspended"
 
 
+def unserve(operator: Operator, *, is_known: bool) -> None:
+    """Let the API server have no Workloads any more, with its watch ended before one that `is_known` goes."""
+    operator.cluster.served.discard(Kind.WORKLOAD)
+    operator.cluster.remove(*PLACE)
+    if is_known:
+        operator.has_kueue = False  # its list fails, so that `see` brings nothing
+
+
+def test_a_version_that_is_no_longer_served_withdraws_no_admission() -> None:
+    """Kueue was upgraded: a read finds nothing, and the job ends as it would have ended."""
+    operator = admitted()
+    training(operator)
+    unserve(operator, is_known=True)
+    operator.pod("sage-launcher", a_pod_status("Failed"))
+
+    operator.settle()
+
+    assert (operator.status["phase"], operator.status.get("restarts")) == ("Failed", None)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["removed", "restarted"])
+def test_a_job_that_was_admitted_keeps_its_pods_while_the_cluster_serves_no_workloads(restarts: bool) -> None:
+    """Whether the watch reports all of them as deleted, or an operator that begins finds none."""
+    operator = admitted()
+    training(operator)
+    pods = operator.names(Kind.POD)
+    unserve(operator, is_known=False)
+    if restarts:
+        operator.restart()
+
+    operator.settle()
+    assert (operator.names(Kind.POD), operator.status["phase"]) == (pods, "Training")
+    operator.cluster.served.add(Kind.WORKLOAD)
+    operator.settle()
+
+    assert (operator.names(Kind.POD), operator.status["phase"]) == (set(), "Suspended")
+    assert workload(operator)["spec"]["queueName"] == "mine"
+
+
+def test_no_pod_is_added_while_the_cluster_serves_no_workloads() -> None:
+    """On which nodes it belongs is not known any more; the job says so, and goes on when that is known."""
+    operator = admitted()
+    operator.settle()
+    kept = operator.cluster.objects[PLACE]
+    unserve(operator, is_known=False)
+    operator.pod("sage-launcher", LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+
+    operator.look()
+    operator.look()
+    assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
+    assert blocked(operator) == "KueueNotInstalled"
+    operator.cluster.served.add(Kind.WORKLOAD)
+    operator.cluster.objects[PLACE] = kept
+    operator.store._deleted.clear()
+    operator.settle()
+
+    worker = operator.cluster.objects[Kind.POD, "default", "sage-worker-0"]
+    assert (blocked(operator), worker["spec"]["nodeSelector"]) == ("", {"pool": "spot"})
+
+
+def test_an_operator_that_is_no_longer_told_of_kueue_leaves_running_jobs_alone() -> None:
+    """An upgrade without the chart's old values costs no work; the next attempt waits."""
+    operator = admitted(runPolicy={"backoffLimit": 1})
+    training(operator)
+    pods = operator.names(Kind.POD)
+    operator.has_kueue = False
+    operator.restart()
+
+    operator.settle()
+    assert (operator.names(Kind.POD), operator.status["phase"]) == (pods, "Training")
+    operator.pod("sage-launcher", a_pod_status("Failed"))
+    for _ in range(3):
+        operator.look()
+
+    assert (operator.status["restarts"]["failures"], operator.status["restarts"]["suspensions"]) == (1, 0)
+    assert (operator.names(Kind.POD), blocked(operator)) == (set(), "KueueNotEnabled")
+
+
+def test_an_operator_that_is_no_longer_told_of_kueue_adds_no_pod() -> None:
+    """It does not know the nodes that the job was admitted for."""
+    operator = admitted()
+    operator.settle()
+    operator.has_kueue = False
+    operator.restart()
+    operator.pod("sage-launcher", LAUNCHER_WAITS)
+    operator.pod("sage-partitioner", PARTITIONER_DONE)
+
+    operator.look()
+    operator.look()
+
+    assert operator.names(Kind.POD) == {"sage-launcher", "sage-partitioner"}
+    assert blocked(operator) == "KueueNotEnabled"
+
+
+def test_an_evicted_job_gets_no_pods_from_an_operator_that_is_no_longer_told_of_kueue() -> None:
+    """Its last word was an eviction, not an admission."""
+    operator = admitted()
+    training(operator)
+    operator.cluster.is_graceful = True
+    say(operator, QuotaReserved="True", Admitted="True", Evicted="True")
+    operator.settle()
+    operator.has_kueue = False
+    operator.restart()
+
+    operator.look()
+
+    assert operator.status["phase"] == "Suspended"
+
+
 def test_a_cluster_without_kueue_is_a_hindrance_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so is an operator that was not told of it."""
     operator = an_operator()
@@ -212,6 +329,40 @@ def test_a_job_that_has_ended_frees_its_quota() -> None:
     assert finished["message"] == operator.status["message"]
 
 
+def test_a_clean_up_that_takes_its_time_keeps_the_quota() -> None:
+    """Containers have a grace period to end in; the last pod that goes is the end for Kueue."""
+    operator = admitted()
+    training(operator)
+    operator.cluster.is_graceful = True
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+
+    operator.settle()
+    assert (operator.status["phase"], "Finished" in conditions(operator)) == ("Completed", False)
+    operator.cluster.remove(Kind.POD, "default", "sage-worker-0")
+    operator.settle()
+    assert "Finished" not in conditions(operator)
+    operator.cluster.remove(Kind.POD, "default", "sage-worker-1")
+    operator.look()
+
+    assert conditions(operator)["Finished"] == "True"
+
+
+def test_pods_that_are_kept_keep_the_quota_while_they_run() -> None:
+    """With cleanPodPolicy None the workers idle on, until somebody ends them."""
+    operator = admitted(cleanPodPolicy="None")
+    training(operator)
+    operator.pod("sage-launcher", a_pod_status("Succeeded"))
+
+    operator.settle()
+    assert (operator.status["phase"], "Finished" in conditions(operator)) == ("Completed", False)
+    for name in ("sage-worker-0", "sage-worker-1"):
+        operator.pod(name, a_pod_status("Failed"))
+    operator.settle()
+
+    assert operator.names(Kind.POD) >= {"sage-worker-0", "sage-worker-1"}
+    assert conditions(operator)["Finished"] == "True"
+
+
 def test_a_workload_of_another_job_is_left_alone() -> None:
     """It is named, and the job waits."""
     operator = an_operator()
@@ -280,7 +431,8 @@ def test_a_job_past_its_time_goes_though_kueue_refuses_its_end(monkeypatch: pyte
         raise ClusterBusy("failed calling webhook", status=500, reason="InternalError")
 
     monkeypatch.setattr(operator.cluster, "patch_status", refuse)
-    operator.pod("sage-launcher", {"phase": "Succeeded", "containerStatuses": []})
+    for name in operator.names(Kind.POD):
+        operator.pod(name, a_pod_status("Succeeded"))
     with pytest.raises(ClusterBusy):
         operator.look()
 

@@ -44,7 +44,7 @@ class Operator:
 
     def restart(self) -> None:
         """Begin with an empty memory."""
-        self.store, self.metrics = Store(), Metrics()
+        self.store, self.metrics = Store(hears_kueue=self.has_kueue), Metrics()
         rendering = Rendering(Images("watcher:v1", "kubectl:v1"), self.has_network_policy, self.has_kueue)
         self.seconds = 0.0
         clock = Clock(lambda: self.time, lambda: self.seconds)

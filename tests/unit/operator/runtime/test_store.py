@@ -72,6 +72,17 @@ def test_an_older_version_never_replaces_a_newer_one() -> None:
     assert known(store) == [(LAUNCHER, f"{LAUNCHER}-uid", "10")]
 
 
+def test_that_kueue_was_not_heard_holds_for_a_whole_look() -> None:
+    """A pod that comes meanwhile makes no withdrawal of a Workload that is absent."""
+    store = a_store()
+    deaf = store.seen(KEY).without_kueue()
+    store.put(Kind.POD, pod(LAUNCHER, 9))
+
+    assert [pod.name for pod in store.seen(KEY, deaf).observed.pods] == [LAUNCHER]
+    assert not store.seen(KEY, deaf).observed.hears_kueue
+    assert store.seen(KEY).observed.hears_kueue
+
+
 def test_what_changes_nothing_that_we_read_concerns_nobody() -> None:
     """The echo of our own write, another's annotation: no look is taken for them."""
     store = a_store()
