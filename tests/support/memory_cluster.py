@@ -33,6 +33,7 @@ class MemoryCluster:
         is_down: Whether every request fails.
         time: When objects are created and deleted.
         served: Kinds of optional APIs that the API server offers.
+        ending: Those of them whose definition is being deleted.
         is_graceful: Whether a deleted pod stays until somebody removes it, as while its containers end.
     """
 
@@ -45,6 +46,7 @@ class MemoryCluster:
         self.strict: dict[str, bool] = {}
         self.admit: Callable[[Json], None] = lambda _body: None
         self.served: set[Kind] = set()
+        self.ending: set[Kind] = set()
         self.is_down = False
         self.is_graceful = False
         self.time = "2026-11-21T12:00:00Z"
@@ -85,10 +87,10 @@ class MemoryCluster:
         self._read("get", kind, name)
         return copy.deepcopy(self.objects.get((kind, namespace or "", name)))
 
-    def serves(self, kind: Kind) -> bool:
+    def serves(self, kind: Kind, verb: str = "") -> bool:
         """See `Cluster`."""
         self._read("discover", kind, kind.api_version)
-        return kind in self.served
+        return kind in self.served and not (verb == "create" and kind in self.ending)
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""

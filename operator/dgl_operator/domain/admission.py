@@ -177,9 +177,10 @@ def was_admitted(job: DGLJob) -> bool:
 
 def _is_unspoken(job: DGLJob, seen: Observed, found: Workload | None) -> bool:
     """Whether Kueue has said nothing of the job's pods: nobody has asked it, or nobody can hear it."""
-    if found is not None:
-        return False
-    return not _has_asked(job) or (was_admitted(job) and not seen.hears_kueue)
+    if found is None and not _has_asked(job):
+        return True
+    is_gone = found is None or found.is_leaving
+    return is_gone and was_admitted(job) and not seen.hears_kueue
 
 
 def _has_asked(job: DGLJob) -> bool:

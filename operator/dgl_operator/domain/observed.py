@@ -144,8 +144,8 @@ class Observed:
     Attributes:
         pods: Sorted by role and integer index.
         objects: The other children by (kind, name), as they are stored.
-        hears_kueue: Whether an absent Workload is Kueue's word: not where the operator does not ask for it,
-            or the cluster does not serve it.
+        hears_kueue: Whether a Workload that is absent or leaving is Kueue's word: not where the operator does
+            not ask for it, or the cluster does not serve it.
     """
 
     pods: tuple[Pod, ...] = ()

@@ -99,8 +99,11 @@ class Cluster(Protocol):
     def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """Read one object, None when it does not exist."""
 
-    def serves(self, kind: Kind) -> bool:
-        """Whether the API server has this kind in this version."""
+    def serves(self, kind: Kind, verb: str = "") -> bool:
+        """Whether the API server has this kind in this version, and takes this verb for it if one is given.
+
+        While a CustomResourceDefinition is being deleted, its kind is there without `create`.
+        """
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """Create an object and return it as stored; a rehearsal is a server-side dry run.

@@ -53,20 +53,23 @@ class FreshReader:
         """Look whether Kueue still admits the job: its pods must not go for a watch that is late.
 
         Returns:
-            Whether a Workload that is absent is Kueue's word. It is none of a cluster that does not serve
-            Workloads, or no longer in this version: then the last one that was known counts.
+            Whether a Workload that is absent or leaving is Kueue's word. It is not where the cluster does not
+            serve Workloads, or no longer in this version: then the last one that was known counts. While
+            their definition is being deleted, all of them go, whatever Kueue has admitted.
         """
         if not (self._reads_workloads and admission.is_counted(view.job, view.seen)):
             return view.seen.hears_kueue
         key, name = view.key, kueue.workload_name(view.key.name)
-        if found := self._cluster.get(Kind.WORKLOAD, key.namespace, name):
+        found = self._cluster.get(Kind.WORKLOAD, key.namespace, name)
+        if found:
             self._store.put_alive(Kind.WORKLOAD, found)
-            return True
-        if not self._cluster.serves(Kind.WORKLOAD):
-            return False
-        if known := view.seen.objects.get((kueue.KIND, name)):
+            if "deletionTimestamp" not in found["metadata"]:
+                return True
+        is_served = self._cluster.serves(Kind.WORKLOAD, "create")
+        known = view.seen.objects.get((kueue.KIND, name))
+        if is_served and known and not found:
             self._store.drop(Kind.WORKLOAD, dict(known))
-        return True
+        return is_served
 
     def _read_pods(self, key: Key) -> None:
         present: set[str] = set()

@@ -154,13 +154,14 @@ class KubeCluster:
         except NotFound:
             return None
 
-    def serves(self, kind: Kind) -> bool:
+    def serves(self, kind: Kind, verb: str = "") -> bool:
         """See `Cluster`; whoever may not discover APIs has none."""
         try:
             found = self._call(Request("GET", f"/apis/{kind.api_version}"))
         except Refused:
             return False
-        return any(each.get("name") == kind.plural for each in found.get("resources") or ())
+        resources = (each for each in found.get("resources") or () if each.get("name") == kind.plural)
+        return any(not verb or verb in (each.get("verbs") or ()) for each in resources)
 
     def create(self, body: Json, *, rehearse: bool = False, strict: bool = True) -> Json:
         """See `Cluster`."""

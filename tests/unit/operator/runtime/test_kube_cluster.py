@@ -172,6 +172,20 @@ def test_discovery_tells_whether_a_kind_is_served(
     assert [path for _, path, _ in api.asked] == ["/apis/scheduling.k8s.io/v1alpha2"]
 
 
+@pytest.mark.parametrize(
+    ("verbs", "is_taken"), [(["create", "get"], True), (["get", "delete"], False), (None, False)]
+)
+def test_a_kind_whose_definition_is_being_deleted_takes_no_new_objects(
+    serve: Serve, verbs: list[str] | None, is_taken: bool
+) -> None:
+    """It is there until its last object is gone."""
+    found = {"resources": [{"name": "workloads", "verbs": verbs}, {"name": "other", "verbs": ["create"]}]}
+    client, _ = serve(lambda *_asked: (200, {}, json.dumps(found).encode()))
+
+    assert client.serves(Kind.WORKLOAD)
+    assert client.serves(Kind.WORKLOAD, "create") is is_taken
+
+
 def test_a_server_that_cannot_answer_says_nothing_of_its_kinds(serve: Serve) -> None:
     """A job must not be told that its cluster lacks what it has."""
     client, _ = serve(failing(503))

@@ -180,6 +180,28 @@ def test_a_job_that_was_admitted_keeps_its_pods_while_the_cluster_serves_no_work
     assert workload(operator)["spec"]["queueName"] == "mine"
 
 
+@pytest.mark.parametrize("is_held_back", [False, True], ids=["gone", "leaving"])
+def test_a_job_that_was_admitted_keeps_its_pods_while_kueues_definitions_are_removed(
+    is_held_back: bool,
+) -> None:
+    """Their objects go before they do, at once or when Kueue takes its finalizer off."""
+    operator = admitted()
+    training(operator)
+    pods = operator.names(Kind.POD)
+    operator.cluster.ending.add(Kind.WORKLOAD)
+    metadata = {**workload(operator)["metadata"], "deletionTimestamp": operator.cluster.time}
+    operator.cluster._store({**workload(operator), "metadata": metadata})
+    if not is_held_back:
+        operator.cluster.remove(*PLACE)
+
+    operator.settle()
+    assert (operator.names(Kind.POD), operator.status["phase"]) == (pods, "Training")
+    operator.cluster.ending.clear()
+    operator.settle()
+
+    assert (operator.names(Kind.POD), operator.status["phase"]) == (set(), "Suspended")
+
+
 def test_no_pod_is_added_while_the_cluster_serves_no_workloads() -> None:
     """On which nodes it belongs is not known any more; the job says so, and goes on when that is known."""
     operator = admitted()
