@@ -197,7 +197,7 @@ def edges_of(graph: ChunkedGraph, etype: str) -> list[list[int]]:
 QUIET = settings(
     max_examples=50,
     deadline=None,  # files on a busy machine
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 """For properties of toys that are written to disk."""
 WITH_NODES = toys().filter(lambda toy: any(toy.nodes.values()))

@@ -3,10 +3,12 @@
 import os
 import shutil
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tests.cluster.daemons import running
 from tests.support.wait import wait_for
@@ -123,3 +125,14 @@ def test_every_run_draws_examples_of_its_own_and_prints_what_failed() -> None:
     assert not used.derandomize
     assert used.deadline is None
     assert used.print_blob
+
+
+def test_what_chance_and_a_busy_machine_do_to_examples_is_no_failure() -> None:
+    """Where assume() refuses two of three, fifty refused ones come before ten others now and then."""
+    times = count()
+
+    @given(st.integers())
+    def holds_seldom(_: int) -> None:
+        assume(next(times) > 60)
+
+    holds_seldom()

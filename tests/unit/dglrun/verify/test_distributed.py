@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dglrun.errors import DataError
@@ -30,7 +30,7 @@ from tests.unit.dglrun.verify.test_verify import a_partition, poke
 
 SIZES = st.integers(1, 4)
 FORMATS = st.sampled_from(["coo", "csc", "coo,csr,csc"])
-PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(max_examples=40)
 
 
 def problems(json_path: Path, size: int) -> list[str]:

@@ -114,7 +114,10 @@ def test_a_relative_path_means_the_same_folder(graph: Path, monkeypatch: pytest.
     assert of(Path("graph")) == of(graph)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@settings(
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture],
+    max_examples=20,
+)
 @given(st.sampled_from(["edges/0.npy", "data/feat.npy"]), st.integers(1, 10**15))
 def test_any_changed_file_changes_the_fingerprint(graph: Path, name: str, nanoseconds: int) -> None:
     """By its time or by its size."""
