@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dglrun.arrays import Ints
 from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser, above
 from dglrun.contract import env, exitcodes
@@ -61,8 +62,8 @@ def run(args: argparse.Namespace, ranks: Ranks) -> None:
     folder = run_on_all_ranks(ranks, lambda: _load(args.part_config, ranks.size))
     wanted = args.verify != "never"
     run_on_all_ranks(ranks, lambda: _require_servable(folder, ranks.rank))
-    how = _verify(args, folder, ranks) if wanted else "not verified (--verify never)"
-    found = _add(ranks.gather(run_on_all_ranks(ranks, lambda: _measured(folder, ranks.rank))), folder)
+    how, cuts = _verify(args, folder, ranks) if wanted else ("not verified (--verify never)", {})
+    found = _add(ranks.gather(run_on_all_ranks(ranks, lambda: _measured(folder, ranks.rank, cuts))), folder)
     if ranks.rank == 0:
         args.json.write_text(json.dumps({**status(found), "verified": wanted}) + "\n")
         print(render(found), end="")
@@ -88,9 +89,13 @@ def _require_servable(folder: PartitionFolder, part: int) -> None:
         raise DataError(problem)
 
 
-def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> str:
-    """Prove that the parts are sound and together the source; collective; says against what."""
-    run_on_all_ranks(ranks, lambda: _refuse(PartChecks(folder, ranks.rank).problems()))
+def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> tuple[str, dict[int, Ints]]:
+    """Prove that the parts are sound and together the source; collective.
+
+    Returns:
+        Against what; and the cut edges of this rank's part by edge type, int64, shape (types,).
+    """
+    cuts = run_on_all_ranks(ranks, lambda: {ranks.rank: _sound(folder, ranks.rank)})
     graph = load_source(args.in_dir, folder, ranks)
     assigned = read_assignment(args.partitions_dir, graph, folder, ranks)
     keys = OriginalIds(folder, graph, ranks)
@@ -108,7 +113,14 @@ def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> 
     is_cheap = sum(ranks.gather(_size(folder, ranks.rank))) <= args.limit
     if args.dgl and (is_cheap or args.verify == "always"):
         run_on_all_ranks(ranks, lambda: _refuse(loader.problems(folder, parts=(ranks.rank,))))
-    return f"verified against {'what dispatch read of the source' if sums else 'the source'}"
+    return f"verified against {'what dispatch read of the source' if sums else 'the source'}", cuts
+
+
+def _sound(folder: PartitionFolder, part: int) -> Ints:
+    """Prove that a part is sound in itself; returns its cut edges, which the proof counts on its way."""
+    checks = PartChecks(folder, part)
+    _refuse(checks.problems())
+    return checks.cut
 
 
 def _refuse(problems: Iterator[str]) -> None:
@@ -127,8 +139,8 @@ def _size(folder: PartitionFolder, part: int) -> int:
     return sum((root / name).stat().st_size for name in folder.files[part].values())
 
 
-def _measured(folder: PartitionFolder, part: int) -> tuple[Any, Any, Any]:
-    found = measure(folder, parts=(part,))
+def _measured(folder: PartitionFolder, part: int, cuts: dict[int, Ints]) -> tuple[Any, Any, Any]:
+    found = measure(folder, parts=(part,), cuts=cuts)
     return found.cut, found.halo, found.train
 
 

@@ -1,6 +1,6 @@
 """Counts of a partition folder, whoever made it, and the numbers that summarise them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,10 @@ class Quality:
 
 
 def measure(
-    folder: PartitionFolder, train_mask: str = "train_mask", parts: Iterable[int] | None = None
+    folder: PartitionFolder,
+    train_mask: str = "train_mask",
+    parts: Iterable[int] | None = None,
+    cuts: Mapping[int, Ints] | None = None,
 ) -> Quality:
     """Count; streams the edges and the masks.
 
@@ -48,6 +51,7 @@ def measure(
         folder: The partition.
         train_mask: Node feature whose non-zero rows are training nodes.
         parts: Count only these, the rows of others are 0; None: all.
+        cuts: By part: its cut edges by edge type, where they are counted; its edges are not read then.
 
     Raises:
         DataError: a file is missing or damaged.
@@ -57,7 +61,9 @@ def measure(
     halo, train = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     masked = False
     for part in range(folder.parts) if parts is None else parts:
-        cut[part], halo[part] = _count(folder, part)
+        known = (cuts or {}).get(part)
+        cut[part] = _cut(folder, part) if known is None else known
+        halo[part] = _halo(folder, part)
         for at, ntype in enumerate(folder.ntypes):
             mask = folder.features(part, "node").get(f"{ntype}/{train_mask}")
             if mask is not None:
@@ -66,17 +72,21 @@ def measure(
     return Quality(folder, cut, halo, train if masked else None)
 
 
-def _count(folder: PartitionFolder, part: int) -> tuple[Ints, Ints]:
-    """Cut edges by edge type and halo nodes by node type of one part."""
-    graph = folder.graph(part)
+def _cut(folder: PartitionFolder, part: int) -> Ints:
+    """Cut edges of one part by edge type."""
     inner = int(folder.nodes.counts[part].sum())
     ends = np.cumsum(folder.edges.counts[part])
     cut = np.zeros(len(ends), np.int64)
-    for block in edge_blocks(graph):
-        crossing = block.edges[(block.src >= inner) & (block.edges < ends[-1])]
-        cut += np.bincount(np.searchsorted(ends, crossing, side="right"), minlength=len(ends))
-    ids = graph.node_fields["_ID"].rows(inner, graph.num_nodes)
-    return cut, np.bincount(folder.nodes.types_of(ids), minlength=len(folder.ntypes))
+    for block in edge_blocks(folder.graph(part)):
+        cut += block.cut(inner, ends)
+    return cut
+
+
+def _halo(folder: PartitionFolder, part: int) -> Ints:
+    """Halo nodes of one part by node type."""
+    graph = folder.graph(part)
+    ids = graph.node_fields["_ID"].rows(int(folder.nodes.counts[part].sum()), graph.num_nodes)
+    return np.bincount(folder.nodes.types_of(ids), minlength=len(folder.ntypes))
 
 
 def status(quality: Quality) -> dict[str, Any]:

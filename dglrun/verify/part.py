@@ -33,6 +33,8 @@ class PartChecks:
         inner_edges: Edges that it owns, by the JSON.
         edges: Edges in the part, halo edges included.
         node_ids: Shuffle-global ID of each of its nodes, int64, shape (graph.num_nodes,).
+        cut: Inner edges whose source is a halo node, by edge type, int64, shape (types,); counted when
+            `problems` has come to its end without any.
 
     Raises:
         DataError: graph.dgl is missing or damaged, or lacks a field that every part has.
@@ -51,6 +53,8 @@ class PartChecks:
                 raise DataError(f"part {part}: graph.dgl has no {', '.join(lacking)} of its {kind}s")
         self.edges = len(self.graph.edge_fields["_ID"])
         self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
+        self.cut = np.zeros(len(folder.etypes), np.int64)
+        self._ends: Ints = np.cumsum(folder.edges.counts[part])
 
     def problems(self) -> Iterator[str]:
         """Say what is wrong with the part; nothing: every rule holds."""
@@ -109,6 +113,7 @@ class PartChecks:
             for what, wrong in self._wrong_edges(block):
                 if wrong.any():
                     found.setdefault(what, _first(block, wrong))
+            self.cut += block.cut(self.inner_nodes, self._ends)
         yield from (f"edge {edge}: {what}" for what, edge in found.items())
         if not used.all():
             yield f"halo node {int(np.flatnonzero(~used)[0])} is an end of no edge"
@@ -157,7 +162,7 @@ class PartChecks:
 
     def _edge_types(self, edges: Ints) -> Ints:
         """Types of edges by part-local numbers: those of the ranges, for halo edges those of their IDs."""
-        found = np.searchsorted(np.cumsum(self.folder.edges.counts[self.part]), edges, side="right")
+        found = np.searchsorted(self._ends, edges, side="right")
         if (halo := edges >= self.inner_edges).any():
             low, high = int(edges[halo].min()), int(edges[halo].max()) + 1
             ids = self.graph.edge_fields["_ID"].rows(low, high)
@@ -246,7 +251,8 @@ def _wrong_rows(
 
 
 def _is_outside(numbers: Ints, limit: int) -> bool:
-    return len(numbers) > 0 and not (numbers.min() >= 0 and numbers.max() < limit)
+    """Whether any is not from 0 to `limit` - 1: in one pass, as negative ones are huge without a sign."""
+    return len(numbers) > 0 and int(numbers.view(f"u{numbers.itemsize}").max()) >= limit
 
 
 def _first(block: EdgeBlock, wrong: Array) -> int:

@@ -32,6 +32,8 @@ from dglrun.verify.keys import Assigned, GraphKeys
 _ROWS = 1 << 18
 _BYTES = 8 << 20
 """What is read at a time: rows of IDs, bytes of features."""
+_EDGES = 1 << 17
+"""Edges of a part: fewer rows, since their six columns together are to stay in the processor's cache."""
 
 Blocks = Iterator[tuple[Array, Hashes]]
 
@@ -180,23 +182,26 @@ class SourceChecks:
         for part in self.parts:
             start = int(self.folder.edges.counts[part, :etype].sum())
             stop = start + int(self.folder.edges.counts[part, etype])
-            keys_of = self._edge_keys(part, etype)
-            for block in edge_blocks_between(self.folder.graph(part), start, stop, _ROWS):
-                keys = keys_of(block.edges - start)
+            keys_of = self._edge_keys(part, etype, start)
+            for block in edge_blocks_between(self.folder.graph(part), start, stop, _EDGES):
+                keys = keys_of(block.edges)
                 ends = (self.keys.node_of_part(part, end) for end in (block.src, block.dst))
                 yield keys, checksum.hash_columns(keys, *ends)
 
-    def _edge_keys(self, part: int, etype: int) -> Callable[[Ints], Ints]:
-        """Names a part's edges of a type by their numbers among them, int64, shape (edges,).
+    def _edge_keys(self, part: int, etype: int, start: int) -> Callable[[Ints], Ints]:
+        """Names a part's edges of a type, the first of which is `start`, by their part-local numbers.
+
+        Takes and returns int64, shape (edges,).
 
         In csc and csr any numbers may stand in one block: then the keys of all are read once and held.
         """
         if next(iter(self.folder.graph(part).formats)) != "coo":
-            return self.keys.edges(part, etype, 0, int(self.folder.edges.counts[part, etype])).__getitem__
+            held = self.keys.edges(part, etype, 0, int(self.folder.edges.counts[part, etype]))
+            return lambda edges: held[edges - start]
 
-        def of_run(numbers: Ints) -> Ints:
-            low = int(numbers[0]) if len(numbers) else 0
-            return self.keys.edges(part, etype, low, low + len(numbers))
+        def of_run(edges: Ints) -> Ints:
+            low = int(edges[0]) - start if len(edges) else 0
+            return self.keys.edges(part, etype, low, low + len(edges))
 
         return of_run
 

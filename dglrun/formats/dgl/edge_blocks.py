@@ -25,6 +25,22 @@ class EdgeBlock:
     dst: Ints
     edges: Ints
 
+    def cut(self, inner_nodes: int, ends: Ints) -> Ints:
+        """Count the inner edges whose source is a halo node.
+
+        Args:
+            inner_nodes: Inner nodes of the part.
+            ends: By edge type: the number after that of its last inner edge, int64, shape (types,).
+
+        Returns:
+            By edge type: int64, shape (types,).
+        """
+        cut = (self.src >= inner_nodes) & (self.edges < ends[-1])
+        if len(ends) == 1:
+            return np.array([np.count_nonzero(cut)])
+        types = np.searchsorted(ends, self.edges[cut], side="right")
+        return np.bincount(types, minlength=len(ends))
+
 
 def edge_blocks(
     graph: StoredGraph, layout: str | None = None, block_rows: int = BLOCK

@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dglrun.arrays import Array
 from dglrun.commands import validate_parts
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
 from dglrun.errors import DataError
+from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import load_folder
+from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
 from dglrun.mpi import source_sums
 from dglrun.mpi.collectives import Ranks, SingleRank
@@ -85,6 +88,28 @@ def test_the_sums_of_dispatch_stand_for_the_source_unless_all_is_read_again(
 
     assert problem_of(workers, "--verify", verify) == ""
     assert f"2 parts: verified against {against} (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("verify", "times"), [("never", 1), ("auto", 2)])
+def test_edges_are_read_once_to_check_and_count_them_and_once_to_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: str, times: int
+) -> None:
+    """Each pass costs: counting needs none of its own where the part is checked anyway."""
+    toy = a_toy(1, (30, 20), (90, 60), 1)
+    workers = on_workers(a_partition(tmp_path, toy, sums=True))
+    sources = read_graph(workers[0].with_name("part0") / "graph.dgl").formats["coo"]["src"]
+    rows: list[int] = []
+    read = StoredArray.rows
+
+    def noting(array: StoredArray, start: int, stop: int) -> Array:
+        if (array.path, array.offset) == (sources.path, sources.offset):
+            rows.append(stop - start)
+        return read(array, start, stop)
+
+    monkeypatch.setattr(StoredArray, "rows", noting)
+
+    assert problem_of(workers, "--verify", verify) == ""
+    assert sum(rows) == times * sum(map(len, toy.edges.values()))
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"a gap between ranges", "a total"}))

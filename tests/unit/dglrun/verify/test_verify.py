@@ -23,7 +23,9 @@ from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors, tensor_file
 from dglrun.mpi import checksum
 from dglrun.mpi.collectives import SingleRank
+from dglrun.report.measure import measure
 from dglrun.verify import serving
+from dglrun.verify.part import PartChecks, _is_outside
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy, toys
 
@@ -289,6 +291,29 @@ def test_every_dispatched_partition_holds(toy: Toy, ids: bool, formats: str) -> 
         json_path = a_partition(Path(folder), toy, ids=ids, formats=formats)
 
         assert verify_against_source(json_path) == 0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(toy=toys(), formats=st.sampled_from(["coo", "csc", "coo,csr,csc"]))
+def test_the_checks_of_a_part_count_its_cut_edges_as_the_report_does(toy: Toy, formats: str) -> None:
+    """So nobody reads the edges once more to count them."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = load_folder(a_partition(Path(folder), toy, formats=formats))
+        checks = [PartChecks(found, part) for part in range(found.parts)]
+
+        assert not [text for each in checks for text in each.problems()]
+        assert [each.cut.tolist() for each in checks] == measure(found).cut.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.int32), np.dtype(np.int64)])
+def test_numbers_outside_are_noticed(dtype: np.dtype[Any]) -> None:
+    """Also the lowest that the dtype has."""
+    within: Array = np.array([0, 6, 3], dtype)
+    assert not _is_outside(within, 7)
+    assert not _is_outside(within[:0], 0)
+    assert _is_outside(within, 6)
+    for wrong in (-1, np.iinfo(dtype).min, np.iinfo(dtype).max):
+        assert _is_outside(np.array([0, wrong, 3], dtype), 7)
 
 
 @settings(max_examples=40, deadline=None)
