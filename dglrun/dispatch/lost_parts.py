@@ -15,7 +15,6 @@ import numpy as np
 from dglrun.arrays import Array
 from dglrun.contract import exitcodes
 from dglrun.dispatch import write_part_config
-from dglrun.errors import DataError
 from dglrun.formats.assignment import META
 from dglrun.formats.output_folder import read_object, replacing_file
 from dglrun.mpi import shared_folder, source_sums
@@ -134,7 +133,7 @@ def require_same_source(out_dir: Path, identity: str, lost: Sequence[int], ranks
         ranks: The processes.
 
     Raises:
-        AgreedError: they differ, or no rank has recorded them.
+        AgreedError: they differ, or no rank has recorded them; then all parts are lost.
     """
     is_survivor = ranks.rank in survivors(lost, ranks.size)
     told = ranks.gather(source_sums.inputs(out_dir) if is_survivor else frozenset())
@@ -145,8 +144,7 @@ def require_same_source(out_dir: Path, identity: str, lost: Sequence[int], ranks
 
     def compare() -> None:
         if any(identity not in found for found in recorded):
-            what = "the chunked graph has changed since the parts were made"
-            raise DataError(f"{what}: a file's name, size or time differs")
+            raise _changed("", "a file's name, size or time")
 
     run_on_all_ranks(ranks, compare)
 
@@ -172,14 +170,19 @@ def require_same(out_dir: Path, graph_name: str, described: dict[str, Any]) -> N
     """Compare the JSON of the parts that are made with that of those that are there, if any are.
 
     Raises:
-        DataError: they differ.
+        AgreedError: they differ; then all parts are lost.
     """
     path = out_dir / write_part_config.filenames(graph_name)[0]
     found = read_object(path)
     differing = [key for key in described if found.get(key) != described[key]] if found else []
     if differing:
-        what = "the chunked graph has changed since the parts were made"
-        raise DataError(f"{path}: {what}: {differing[0]} differs")
+        raise _changed(f"{path}: ", differing[0])
+
+
+def _changed(place: str, what: str) -> AgreedError:
+    """That the lost parts cannot be made; another attempt makes all parts of the graph as it is now."""
+    text = f"{place}the chunked graph has changed since the parts were made: {what} differs"
+    return AgreedError(text, exitcodes.LOST)
 
 
 def _files(folder: Path) -> tuple[str, ...]:

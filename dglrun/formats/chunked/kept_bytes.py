@@ -1,15 +1,17 @@
 """Bytes of objects that were read to count their rows, kept on this machine until the process ends.
 
 csv tells no row's place: its lines are counted before the rows are read. Without this each byte would come
-from the store twice. The files have no name, so that nothing stays; the folder is that of temporary files,
-which TMPDIR names. What finds no room there is read from the store again.
+from the store twice. They lie in one file of the process, which has no name, so that nothing stays; its
+folder is that of temporary files, which TMPDIR names. What finds no room there is read from the store again.
 """
 
 import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dglrun.formats.store import Place
@@ -18,16 +20,86 @@ from dglrun.formats.store.seekable import SeekableReader
 
 _ROOM = 2
 """The free space must be so many times what this process keeps in all: the parts need the same disk."""
+_LEFT = 0.15
+"""So much of the file system stays free, whatever other ranks keep: kubelets evict pods below by default."""
+_MEMORY = ("tmpfs", "ramfs")
+
+
+class _KeptFile:
+    """The file of this process; it is made when the first bytes are to come."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def reserve(self, size: int) -> int | None:
+        """Take room on the disk, so that other processes see that it is taken.
+
+        Returns:
+            Number of its first byte in the file; None: nothing is to be kept.
+        """
+        with self._lock, contextlib.suppress(OSError):  # no folder for it, no room, or too many open files
+            if self._file is None:
+                if _is_memory(tempfile.gettempdir()):
+                    return None
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - until the process ends
+            if self._leaves_room(size, size) and self._grow(size):
+                self._size += size
+                return self._size - size
+        return None
+
+    def _grow(self, size: int) -> bool:
+        """Take the room, and give it back where another process has taken some at the same time."""
+        fits = False
+        try:
+            os.posix_fallocate(self.fileno(), self._size, size)
+            fits = self._leaves_room(size, 0)
+        finally:
+            if not fits:
+                os.ftruncate(self.fileno(), self._size)
+        return fits
+
+    def _leaves_room(self, size: int, lacking: int) -> bool:
+        usage = shutil.disk_usage(self.fileno())
+        free, kept = usage.free - lacking, self._size + size
+        return free + kept >= _ROOM * kept and free >= _LEFT * usage.total
+
+    def give_back(self, offset: int, size: int) -> None:
+        """Free the room that was reserved last; other room stays until the process ends."""
+        with self._lock:
+            if offset + size == self._size:
+                self._size = offset
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self.fileno(), offset)
+
+    def fileno(self) -> int:
+        """The descriptor, once something was reserved."""
+        return int(self._file.fileno())
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _is_memory(folder: str) -> bool:
+    """Whether what is written to a folder counts as memory."""
+    device = Path(folder).stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return any(each[2] == number and each[each.index("-") + 1] in _MEMORY for each in mounts)
 
 
 class _Kept(NamedTuple):
-    """The bytes from `start` to `stop` of an object, from the first byte of a file on."""
+    """The bytes from `start` to `stop` of an object, from a byte of the file on."""
 
     start: int
     stop: int
-    file: Any
+    offset: int
 
 
+_file = _KeptFile()
 _known: dict[Place, list[_Kept]] = {}
 
 
@@ -40,35 +112,30 @@ class Keeping:
     """
 
     def __init__(self, start: int, size: int) -> None:
-        self._start, self._stop = start, start
-        self._file: Any = None
-        with contextlib.suppress(OSError):  # no folder for it, or too many open files: nothing is kept
-            before = sum(kept.stop - kept.start for all_of in _known.values() for kept in all_of)
-            if shutil.disk_usage(tempfile.gettempdir()).free + before >= _ROOM * (before + size):
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - until the process ends
+        self._start, self._stop, self._size = start, start, size
+        self._offset = _file.reserve(size)
 
     def add(self, data: bytes) -> None:
-        """Keep the next bytes; where there is no room any more, none of the range is kept."""
-        if self._file is None:
+        """Keep the next bytes; where they cannot be written, none of the range is kept."""
+        if self._offset is None:
             return
-        try:
-            self._file.write(data)
-            self._file.flush()
-        except OSError:
-            self.forget()
+        written = 0
+        with contextlib.suppress(OSError):
+            written = os.pwrite(_file.fileno(), data, self._offset + self._stop - self._start)
         self._stop += len(data)
+        if written < len(data):
+            self.forget()
 
     def forget(self) -> None:
         """Keep nothing of the range."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # what it has not written yet finds no room either
-                self._file.close()
-            self._file = None
+        if self._offset is not None:
+            _file.give_back(self._offset, self._size)
+            self._offset = None
 
     def done(self, place: Place) -> None:
         """Let readers of the object have the range."""
-        if self._file is not None:
-            _known.setdefault(place, []).append(_Kept(self._start, self._stop, self._file))
+        if self._offset is not None:
+            _known.setdefault(place, []).append(_Kept(self._start, self._stop, self._offset))
 
 
 @contextlib.contextmanager
@@ -118,7 +185,8 @@ class PartlyKept(SeekableReader):
         """Some bytes from one on, all of them kept or none."""
         for kept in self._kept:
             if kept.start <= at < kept.stop:
-                return os.pread(kept.file.fileno(), min(stop, kept.stop) - at, at - kept.start)
+                size = min(stop, kept.stop) - at
+                return os.pread(_file.fileno(), size, kept.offset + at - kept.start)
         begins = [kept.start for kept in self._kept if at < kept.start < stop]
         self._ranges.seek(at)
         return self._ranges.read(min([stop, *begins]) - at)

@@ -1,13 +1,14 @@
 """Rows on disk by bucket, and values that are made range by range: what is larger than the memory."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from dglrun.arrays import Array, Ints
+from dglrun.errors import UnwritableError
 from dglrun.formats import open_files
 
 _OTHER_FILES = 128
@@ -45,7 +46,8 @@ class Spill:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._stack.close()
+        with self._naming():  # closing writes what is left
+            self._stack.close()
 
     def add(self, buckets: Ints, rows: Ints) -> None:
         """Add rows.
@@ -53,11 +55,15 @@ class Spill:
         Args:
             buckets: Bucket of each row, int64, shape (rows,).
             rows: int64, shape (rows, columns).
+
+        Raises:
+            UnwritableError: the disk is full or fails; names the folder.
         """
         order = np.argsort(buckets, kind="stable")
         found, starts = np.unique(buckets[order], return_index=True)
-        for bucket, piece in zip(found, np.split(rows[order], starts[1:]), strict=False):
-            self._file(int(bucket)).write(np.ascontiguousarray(piece, np.int64).data)
+        with self._naming():
+            for bucket, piece in zip(found, np.split(rows[order], starts[1:]), strict=False):
+                self._file(int(bucket)).write(np.ascontiguousarray(piece, np.int64).data)
 
     def _file(self, bucket: int) -> BinaryIO:
         if bucket not in self._files:
@@ -69,15 +75,24 @@ class Spill:
         """The rows of a bucket, int64, shape (at most `rows`, columns); none is empty."""
         path = self._folder / str(bucket)
         if bucket in self._files and not self._files[bucket].closed:
-            self._files[bucket].flush()
+            with self._naming():
+                self._files[bucket].flush()
         for at in range(0, path.stat().st_size if path.exists() else 0, rows * self._columns * 8):
             yield np.fromfile(path, np.int64, rows * self._columns, offset=at).reshape(-1, self._columns)
 
     def drop(self, bucket: int) -> None:
         """Give the disk of a bucket back."""
         if bucket in self._files:
-            self._files[bucket].close()
+            with self._naming():
+                self._files[bucket].close()
             (self._folder / str(bucket)).unlink()
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UnwritableError(f"{self._folder}: cannot be written: {error.strerror or error}") from error
 
 
 class ByRange:

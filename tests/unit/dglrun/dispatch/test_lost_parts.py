@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglrun.contract import exitcodes
+from dglrun.dispatch.lost_parts import require_same
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
 from dglrun.mpi.collectives import AgreedError
@@ -103,19 +104,20 @@ def test_an_assignment_that_nobody_has_is_a_loss(tmp_path: Path) -> None:
     assert told.value.exit_code == exitcodes.LOST
 
 
-def test_a_graph_that_has_changed_is_refused(tmp_path: Path) -> None:
-    """Parts of two graphs would train on without a word."""
+def test_a_graph_that_has_changed_is_a_loss(tmp_path: Path) -> None:
+    """Parts of two graphs would train on without a word; another attempt makes all parts of the new one."""
     dispatched(a_toy(1, parts=2), tmp_path)
     changed = a_toy(1, parts=2, edges=(7, 9)).write(tmp_path / "changed", chunks=3)
     lose(tmp_path, 1)
 
-    with pytest.raises(AgreedError, match="the chunked graph has changed since the parts were made"):
+    with pytest.raises(AgreedError, match="the chunked graph has changed since the parts were made") as told:
         make(changed, tmp_path, 2, (1,))
 
+    assert told.value.exit_code == exitcodes.LOST
     assert not (disk(tmp_path, 1) / "workload/part1").exists()
 
 
-def test_a_feature_file_that_has_changed_is_refused(tmp_path: Path) -> None:
+def test_a_feature_file_that_has_changed_is_a_loss(tmp_path: Path) -> None:
     """Though its size and all counts are those of the first dispatch."""
     source = dispatched(a_toy(1, parts=2), tmp_path)
     path = next(path for path in sorted(source.rglob("*.npy")) if path.stat().st_size)
@@ -125,7 +127,7 @@ def test_a_feature_file_that_has_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgreedError, match="a file's name, size or time differs") as told:
         make(source, tmp_path, 2, (1,))
 
-    assert told.value.exit_code == exitcodes.DATA
+    assert told.value.exit_code == exitcodes.LOST
     assert not (disk(tmp_path, 1) / "workload/part1").exists()
 
 
@@ -219,3 +221,13 @@ def test_a_part_that_is_missing_on_the_shared_volume_is_made(tmp_path: Path) -> 
     make(source, tmp_path, 3, (1,))
 
     assert contents(tmp_path / "volume") == before
+
+
+def test_a_json_that_has_changed_is_a_loss(tmp_path: Path) -> None:
+    """The parts that are there were made otherwise: no other can be made to go with them."""
+    (tmp_path / "g.json").write_text('{"num_parts": 2}')
+
+    with pytest.raises(AgreedError, match=r"g\.json: .*since the parts were made: num_parts differs") as told:
+        require_same(tmp_path, "g", {"num_parts": 3})
+
+    assert told.value.exit_code == exitcodes.LOST

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dglrun.commands import convert as convert_command
-from dglrun.errors import DataError
+from dglrun.errors import DataError, UnwritableError
 from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.formats.parmetis import from_parmetis, pm_dglpart_output, to_parmetis
+from dglrun.formats.parmetis.spill import Spill
 from tests.support.commands import run_command
 from tests.support.heterographs import QUIET, Toy, edges_of, toys
 
@@ -418,3 +419,17 @@ def test_memory_does_not_grow_with_the_graph(tmp_path: Path, monkeypatch: pytest
 
     small, large = ways.values()
     assert all(more < 1.25 * less + (1 << 20) for less, more in zip(small, large, strict=True)), ways
+
+
+@pytest.mark.parametrize("rows", [1, 1 << 16])
+def test_a_full_disk_names_the_folder_of_the_spill(tmp_path: Path, rows: int) -> None:
+    """Be it while rows are added or when the file is closed."""
+    folder = tmp_path / "pairs"
+
+    def add() -> None:
+        with Spill(folder, 1) as spill:
+            (folder / "0").symlink_to("/dev/full")
+            spill.add(np.zeros(rows, np.int64), np.zeros((rows, 1), np.int64))
+
+    with pytest.raises(UnwritableError, match=f"{folder}: cannot be written: No space left"):
+        add()
