@@ -21,7 +21,7 @@ from pyarrow import parquet as pq
 from dglrun.commands.upload_output import MANIFEST
 from dglrun.errors import StoreError, StoreFailure
 from dglrun.formats import store
-from dglrun.formats.chunked import write
+from dglrun.formats.chunked import kept_bytes, write
 from dglrun.formats.store import Place, Sum
 from tests.support.byte_valve import byte_valve
 from tests.support.heterographs import a_toy
@@ -268,7 +268,8 @@ def test_each_rank_reads_its_share(
 ) -> None:
     """Each of two ranks reads half of the bytes, within 5 %, and the server sends no more than they say.
 
-    Of Parquet where row groups are small; lines of csv are counted and read, but their bytes come once.
+    Of Parquet where row groups are small; lines of csv are counted and read, but their bytes come once where
+    the disk has room.
     """
     nodes, edges = 200_000, 600_000
     graph = tmp_path / "in"
@@ -298,9 +299,17 @@ def test_each_rank_reads_its_share(
     told = re.search(r"bytes read from object storage by rank: (\d+), (\d+)", ended.stdout + ended.stderr)
     assert told is not None
     whole = sum(stat.size for stat in place.files().values())
+    times = 2 if layout == "csv" and not may_keep(whole) else 1
     for found in told.groups():
-        assert int(found) == pytest.approx(whole / 2, rel=0.05)
-    assert way.passed == pytest.approx(whole, rel=0.05)
+        assert int(found) == pytest.approx(times * whole / 2, rel=0.05)
+    assert way.passed == pytest.approx(times * whole, rel=0.05)
+
+
+def may_keep(size: int) -> bool:
+    """Whether a rank may keep so many bytes of csv: not where this machine's disk is nearly full."""
+    file = kept_bytes._KeptFile()
+    with contextlib.closing(file):
+        return file.reserve(size) is not None
 
 
 def features_as_csv(graph: Path) -> None:
