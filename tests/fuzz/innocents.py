@@ -38,6 +38,7 @@ class Times:
         slowness: How many times as long they have taken since, at worst.
         given_up: How many jobs were not Completed at all.
         unjudged: How many were Completed while the machine was too slow to say in what time.
+        unanswered: How many the API server gave the test itself no answer about.
     """
 
     usual: list[float] = field(default_factory=list)
@@ -47,6 +48,7 @@ class Times:
     slowness: float = 1.0
     given_up: int = 0
     unjudged: int = 0
+    unanswered: int = 0
 
     def limit(self, slowness: float) -> float:
         """The longest time that is allowed while plain writes take so many times as long."""
@@ -64,7 +66,8 @@ class Times:
         usual, beside = _middle(self.usual), _middle(self.beside)
         machine = f"plain writes up to {self.slowness:.1f} times slower"
         told = f"usual {usual:.1f} s, beside the fuzz {beside:.1f} s ({longest}; {machine})"
-        return f"{told}, {len(self.beside)} Completed, {self.unjudged} unjudged, {self.given_up} given up"
+        ends = f"{len(self.beside)} Completed, {self.unjudged} unjudged, {self.unanswered} unanswered"
+        return f"{told}, {ends}, {self.given_up} given up"
 
 
 class Innocents:
@@ -185,8 +188,9 @@ def judged(
     slowness = times.slower(*plain)
     limit = times.limit(slowness)
     told = f"{namespace}: {seconds:.1f} s, {limit:.1f} s at most"
-    if isinstance(error, ClusterBusy):
-        return  # the API server gave the test itself no answer: nothing is known of the job
+    if isinstance(error, ClusterBusy):  # nothing is known of the job
+        times.unanswered += 1
+        return
     if error is not None:
         times.given_up += 1
         yield Finding("an innocent job was not Completed", f"{told}; {error}")
@@ -201,12 +205,12 @@ def judged(
 def lacking(namespace: str, times: Times) -> Iterator[Finding]:
     """Tell when too few jobs were judged to say that they have their usual time."""
     judged_by_time = len(times.beside) - times.unjudged
-    played = len(times.beside) + times.given_up
+    played = len(times.beside) + times.given_up + times.unanswered
     if not times.beside:
-        told = f"{namespace}: {times.given_up} given up"
+        told = f"{namespace}: {times.given_up} given up, {times.unanswered} unanswered"
         yield Finding("0 innocent jobs Completed beside the fuzz", told)
     elif judged_by_time < JUDGED * played:
-        machine = f"plain writes took {SLOWEST:g} times as long as before, or longer"
+        machine = f"plain writes took {SLOWEST:g} times as long as before, or longer, or had no answer"
         told = f"{namespace}: {judged_by_time} of {played}; {machine}"
         yield Finding("the machine was too busy to judge innocent jobs", told)
 

@@ -12,7 +12,10 @@ _SHOWN = ("Stalled", "Blocked", "Failed")
 
 
 def log_findings(
-    errors: Iterable[LogError], jobs: Mapping[Job, Case], statuses: Mapping[Job, Json | None], counted: float
+    errors: Iterable[LogError],
+    jobs: Mapping[Job, Case],
+    statuses: Mapping[Job, Json | None],
+    counted: float | None,
 ) -> Iterator[Finding]:
     """Each error is counted by a metric and shown in its job's status; an exception is always a finding.
 
@@ -20,11 +23,11 @@ def log_findings(
         errors: Errors that the operator logged.
         jobs: Cases by job.
         statuses: Status of each job, None for one that is gone.
-        counted: By how much the operator's error counters grew meanwhile.
+        counted: By how much the operator's error counters grew meanwhile, None where nobody could read them.
     """
     for error in errors:
         place, _, name = error.job.partition("/")
-        problems = [] if counted else ["not counted by a metric"]
+        problems = ["not counted by a metric"] if counted == 0 else []
         if not is_shown(statuses.get((place, name))):
             problems.append("its job does not say so")
         if error.bug or problems:

@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.fuzz.batch import Batch
 from tests.fuzz.cases import Case
 from tests.fuzz.findings import Finding, Findings, cut
 from tests.fuzz.innocents import Innocents
+from tests.fuzz.raw_api import Json
 from tests.fuzz.stage import Stage
 from tests.fuzz.tally import Tally
 from tests.support.operator_process import OperatorProcess
@@ -114,6 +115,7 @@ class Run:
         finally:
             self._innocents.stop()
             self._end_clean_up()
+        self._judge({}, {})
 
     def settle(self) -> None:
         """Compare the memory when everything is gone; another process than at the start has no start."""
@@ -155,7 +157,7 @@ class Run:
         for finding in self._play(batch, clock):
             self.findings.add(finding)
         self._peak_mib = max(self._peak_mib, operator.peak_mib)
-        self._judge(batch)
+        self._judge(batch.jobs, batch.statuses())
         clock.lap("judge")
         self._end_clean_up()
         clock.lap("clean-up of the batch before")
@@ -166,11 +168,14 @@ class Run:
             self._end_clean_up()
             self._replace(cases)
 
-    def _judge(self, batch: Batch) -> None:
+    def _judge(
+        self, jobs: Mapping[tuple[str, str], Case], statuses: Mapping[tuple[str, str], Json | None]
+    ) -> None:
         """Read the log and the counters since the last batch: of its clean-up, too."""
-        statuses, errors = batch.statuses(), self._stage.operator.errors()
-        before, self._counted = self._counted, self._stage.operator.counted_errors()
-        for finding in judge.log_findings(errors, batch.jobs, statuses, self._counted - before):
+        errors, counted = self._stage.operator.errors(), self._stage.operator.counted_errors()
+        grown = None if counted is None else counted - self._counted
+        self._counted += grown or 0.0
+        for finding in judge.log_findings(errors, jobs, statuses, grown):
             self.findings.add(finding)
 
     def _end_clean_up(self) -> None:

@@ -62,12 +62,12 @@ class Watched:
         self._read += len(whole)
         return errors_of(whole.decode(errors="replace"))
 
-    def counted_errors(self) -> float:
-        """Sum of the operator's counters of errors and quarantined objects, 0 where it does not answer."""
+    def counted_errors(self) -> float | None:
+        """Sum of the operator's counters of errors and quarantined objects, None where it does not answer."""
         try:
             text = self.process.metrics()
         except OSError:
-            return 0.0
+            return None
         return sum(float(value) for _, value in _COUNTER.findall(text))
 
     def _sample(self) -> None:

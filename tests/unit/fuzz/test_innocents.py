@@ -59,23 +59,27 @@ def test_on_a_machine_that_is_too_busy_no_job_is_late(times: Times) -> None:
 def test_an_answer_that_the_api_server_owes_is_no_fault_of_the_operator(times: Times) -> None:
     """Nor does such a job count as one that was Completed."""
     assert kinds(times, 31.0, [0.1], ClusterBusy("POST: timed out")) == []
-    assert (times.given_up, times.unjudged, times.beside) == (0, 0, [])
+    assert (times.given_up, times.unjudged, times.unanswered, times.beside) == (0, 0, 1, [])
+    assert "1 unanswered" in times.summary()
 
 
 @pytest.mark.parametrize(
-    ("beside", "unjudged", "given_up", "told"),
+    ("beside", "unjudged", "unanswered", "given_up", "told"),
     [
-        (0, 0, 3, ["0 innocent jobs Completed beside the fuzz"]),
-        (0, 0, 0, ["0 innocent jobs Completed beside the fuzz"]),
-        (8, 7, 0, ["the machine was too busy to judge innocent jobs"]),
-        (8, 6, 0, []),
-        (8, 0, 0, []),
+        (0, 0, 0, 3, ["0 innocent jobs Completed beside the fuzz"]),
+        (0, 0, 0, 0, ["0 innocent jobs Completed beside the fuzz"]),
+        (8, 7, 0, 0, ["the machine was too busy to judge innocent jobs"]),
+        (2, 0, 7, 0, ["the machine was too busy to judge innocent jobs"]),
+        (2, 0, 6, 0, []),
+        (8, 6, 0, 0, []),
+        (8, 0, 0, 0, []),
     ],
 )
 def test_too_few_jobs_that_were_judged_are_told(
-    times: Times, beside: int, unjudged: int, given_up: int, told: list[str]
+    times: Times, beside: int, unjudged: int, unanswered: int, given_up: int, told: list[str]
 ) -> None:
     """Else a machine that is always too busy would pass for an operator that is always in time."""
-    times.beside, times.unjudged, times.given_up = [3.0] * beside, unjudged, given_up
+    times.beside, times.unjudged = [3.0] * beside, unjudged
+    times.unanswered, times.given_up = unanswered, given_up
 
     assert [each.kind for each in lacking("here", times)] == told

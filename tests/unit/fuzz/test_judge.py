@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.fuzz import judge, watched
 from tests.fuzz.batch import reason_of
 from tests.fuzz.cases import Case
 from tests.fuzz.findings import Finding, Findings
+from tests.fuzz.run import Options, Run
 from tests.fuzz.watched import LogError
 
 TRACE = """Traceback (most recent call last):
@@ -60,13 +62,15 @@ def test_text_that_no_logger_wrote_is_an_error_when_it_is_a_traceback() -> None:
     [
         ("", STALLED, 1.0, []),
         ("", STALLED, 0.0, ["logged: error (not counted by a metric)"]),
+        ("", STALLED, None, []),
+        ("", {"phase": "Pending"}, None, ["logged: error (its job does not say so)"]),
         ("", {"phase": "Pending"}, 1.0, ["logged: error (its job does not say so)"]),
         ("KeyError", STALLED, 1.0, ["logged: KeyError"]),
         ("KeyError", {}, 0.0, ["logged: KeyError (not counted by a metric, its job does not say so)"]),
     ],
 )
 def test_an_error_is_fine_when_metric_and_status_say_so_and_no_bug_made_it(
-    bug: str, status: dict[str, object], counted: float, expected: list[str]
+    bug: str, status: dict[str, object], counted: float | None, expected: list[str]
 ) -> None:
     """An object that cannot be read is quarantined; an exception is a bug."""
     error = LogError("team/sage", "unreadable", bug)
@@ -74,6 +78,21 @@ def test_an_error_is_fine_when_metric_and_status_say_so_and_no_bug_made_it(
     found = judge.log_findings([error], {JOB: CASE}, {JOB: status}, counted)
 
     assert [each.kind for each in found] == expected
+
+
+def test_counters_that_nobody_could_read_once_are_compared_with_what_they_were_before() -> None:
+    """A metrics port that does not answer for a moment is no start from zero."""
+    error = LogError("", "unreadable", "")
+    logs, counters = [[error], [], [error]], [3.0, None, 3.0]
+    operator = SimpleNamespace(errors=lambda: logs.pop(0), counted_errors=lambda: counters.pop(0))
+    run = Run(Options(1, ()), SimpleNamespace(api=None, tenant="a", quiet="b", operator=operator))  # type: ignore[arg-type]
+    found: list[str] = []
+    run.findings = SimpleNamespace(add=lambda finding: found.append(finding.kind))  # type: ignore[assignment]
+
+    for _ in range(3):
+        run._judge({}, {})
+
+    assert found == ["logged: error (not counted by a metric)"]
 
 
 def test_a_status_is_counted_by_the_condition_that_explains_it() -> None:
