@@ -6,10 +6,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.fuzz import generator, judge, stage, watched
+from dgl_operator.runtime.kinds import CHILDREN, Kind
+from dgl_operator.runtime.service import MEMORY_SECONDS
+from dgl_operator.runtime.settings import RECONCILE_WORKERS
+from tests.fuzz import generator, judge, run_queue, stage, watched
 from tests.fuzz.batch import Batch
 from tests.fuzz.cases import Case
 from tests.fuzz.findings import Finding, Findings, cut
@@ -18,13 +21,18 @@ from tests.fuzz.raw_api import Json
 from tests.fuzz.stage import Stage
 from tests.fuzz.tally import Tally
 from tests.support.operator_process import OperatorProcess
+from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
 BATCH = 125
 WARM_UP_ROUNDS = 3
+WARM_UP_JOBS = RECONCILE_WORKERS
+"""So many at once give the operator all threads and connections that it keeps."""
 GROWTH = 1.3
 """Memory at the end, compared with the start."""
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 2 * MEMORY_SECONDS
+"""Within it the operator gives back what it does not need any more, once at least with nothing to do."""
+GONE_SECONDS = 120.0
 MOST_DEATHS = 10
 MOST_SEARCHES = 2
 """A search for the case that ended an operator takes a minute or two."""
@@ -88,7 +96,9 @@ class Run:
         self._stage = on
         self.findings = Findings(ROOT / "build" / "fuzz" / str(options.seed), options.seed)
         self._tally = Tally()
-        self._innocents = Innocents(on.api, (on.tenant, on.quiet), self.findings.add, options.patience)
+        self._innocents = Innocents(
+            on.api, (on.tenant, on.quiet), self.findings.add, options.patience, self._processes
+        )
         self._start_mib = self._end_mib = self._peak_mib = 0.0
         self._deaths = self._searches = 0
         self._counted = 0.0
@@ -96,10 +106,17 @@ class Run:
         self._cleaning: Future[None] | None = None
 
     def warm_up(self) -> None:
-        """Play ordinary jobs: their time and the memory after them are what the rest is compared with."""
+        """Play ordinary jobs: the rest is compared with their time and with the memory when they are gone."""
+        self._innocents.warm_up(WARM_UP_JOBS)
         self._innocents.measure(WARM_UP_ROUNDS)
+        try:
+            wait_for(
+                "the end of innocent jobs", self._are_innocents_gone, GONE_SECONDS * self._options.patience
+            )
+        except TimeoutError as error:
+            print(error, flush=True)
         self._process.wait_idle()
-        self._start_mib = self._process.memory_mib()
+        self._start_mib = self._steady_mib()
 
     def fuzz(self) -> None:
         """Submit all cases, batch by batch."""
@@ -111,20 +128,23 @@ class Run:
                 self._batch(cases)
                 if self._deaths >= MOST_DEATHS:
                     print(f"{self._deaths} operators have ended: no use to go on", flush=True)
-                    return
+                    break
         finally:
             self._innocents.stop()
             self._end_clean_up()
         self._judge({}, {})
 
     def settle(self) -> None:
-        """Compare the memory when everything is gone; another process than at the start has no start."""
+        """Compare the memory when everything is gone; another process than at the start has no start.
+
+        No batch comes any more that would notice that the operator has ended.
+        """
         limit = GROWTH * self._start_mib
-        deadline = time.monotonic() + SETTLE_SECONDS * self._options.patience
-        while (now := self._process.memory_mib()) > limit and time.monotonic() < deadline:
-            time.sleep(1)
-        self._end_mib = now
-        if now > limit and not self._deaths:
+        self._end_mib = self._steady_mib(limit)
+        if self._has_ended:
+            self._deaths += 1
+            self.findings.add(self._unexpected_end())
+        if self._end_mib > limit and not self._deaths:
             self.findings.add(Finding("memory has not come back", self._memory()))
 
     def summary(self, seconds: float) -> None:
@@ -138,6 +158,32 @@ class Run:
         load = f"load {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores"
         print(f"etcd: {stored:.0f} MB; {load}; in all {seconds:.0f} s; seed {self._options.seed}")
         print("\n".join(["FINDINGS", *self.findings.lines()]) if self.findings else "everything held")
+
+    def _steady_mib(self, enough: float = 0.0) -> float:
+        """The least memory until the operator has given back what it can, or the first that is enough; MiB.
+
+        Both the start and the end are measured so: with nothing to do, and after what was played before.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS * self._options.patience
+        least = self._process.memory_mib()
+        while least > enough and time.monotonic() < deadline:
+            time.sleep(1)
+            least = min(least, self._process.memory_mib())
+        return least
+
+    def _are_innocents_gone(self) -> bool:
+        places = self._innocents.times
+        kinds = (Kind.JOB, *CHILDREN)
+        return not any(
+            name.startswith("innocent-")
+            for place in places
+            for kind in kinds
+            for name in self._stage.raw.names(kind, place)
+        )
+
+    def _processes(self) -> tuple[int, ...]:
+        """Those whose waits for a CPU make jobs late; an API server elsewhere is none of them."""
+        return (self._process.pid, *run_queue.named("kube-apiserver"))
 
     @property
     def _process(self) -> OperatorProcess:
@@ -208,16 +254,20 @@ class Run:
     def _replace(self, cases: Sequence[Case]) -> None:
         """Tell how the operator ended and by which case, and start another."""
         self._deaths += 1
+        found = self._unexpected_end()
+        if self._searches < MOST_SEARCHES:
+            self._searches += 1
+            found = replace(found, case=self._culprit(list(cases)))
+        self.findings.add(found)
+        self._restart()
+
+    def _unexpected_end(self) -> Finding:
+        """How the operator ended, with the end of its log."""
         operator = self._stage.operator
         log = watched.tail(operator.process.log)
         told = operator.problem or Finding("the operator's process ended", f"code {operator.process.poll()}")
         kind = f"{told.kind} ({watched.bug_of(log) or 'no traceback'})"
-        culprit = None
-        if self._searches < MOST_SEARCHES:
-            self._searches += 1
-            culprit = self._culprit(list(cases))
-        self.findings.add(Finding(kind, f"{told.details}\n{log}", culprit))
-        self._restart()
+        return Finding(kind, f"{told.details}\n{log}")
 
     def _culprit(self, cases: list[Case]) -> Case | None:
         """The case that ends an operator by itself, found by halves; None when it takes several."""
@@ -236,6 +286,8 @@ class Run:
         return ended
 
     def _restart(self) -> None:
+        """Start another operator, which counts from 0; what the last one has logged is judged before."""
+        self._judge({}, {})
         self._counted = 0.0
         self._stage.stop()
         self._stage.start()

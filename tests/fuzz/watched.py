@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Watched:
         """Sum of the operator's counters of errors and quarantined objects, None where it does not answer."""
         try:
             text = self.process.metrics()
-        except OSError:
+        except (OSError, HTTPException):
             return None
         return sum(float(value) for _, value in _COUNTER.findall(text))
 
@@ -84,7 +85,7 @@ class Watched:
             return
         try:
             status, text = self.process.get("/healthz")
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             status, text = 0, str(error)
         if status == 200:
             self._answered = time.monotonic()

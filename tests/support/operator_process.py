@@ -75,10 +75,13 @@ class OperatorProcess:
         return self._process.poll() is None
 
     def memory_mib(self) -> float:
-        """Its resident memory."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) / 1024
+        """Its resident memory, 0 once it has ended."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return 0.0
+        sizes = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
+        return sizes[0] / 1024 if sizes else 0.0
 
     def poll(self) -> int | None:
         """Its exit code, None while it runs."""
@@ -89,8 +92,15 @@ class OperatorProcess:
         return _get(f"http://127.0.0.1:{self._health}{path}")
 
     def metrics(self) -> str:
-        """All metrics."""
-        return _get(f"http://127.0.0.1:{self._metrics}/metrics")[1]
+        """All metrics.
+
+        Raises:
+            OSError: it gave no answer, or another than 200.
+        """
+        status, text = _get(f"http://127.0.0.1:{self._metrics}/metrics")
+        if status != 200:
+            raise OSError(f"/metrics: {status}: {text[:200]}")
+        return text
 
     def _value(self, name: str) -> float:
         lines = [line for line in self.metrics().splitlines() if line.startswith(f"dgl_operator_{name} ")]

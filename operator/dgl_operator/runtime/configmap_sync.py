@@ -54,6 +54,10 @@ class ConfigMapSync:
         self._annotate(key, launcher, digest)
         return None
 
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self._annotated.pop(key, None)
+
     def _annotate(self, key: Key, launcher: Pod, value: str) -> None:
         annotations = {names.ANNOTATION_CONFIG_HASH: value}
         place = Place(key.namespace, launcher.name, launcher.uid)

@@ -18,9 +18,6 @@ MAX_DEPTH = 200
 UNREADABLE = "dgl-operator/unreadable"
 """Key at the top of an object that could not be read whole; its value is the reason."""
 
-_CACHED_BYTES = 64 * 1024
-"""The keys of a larger answer are not remembered: what a user made up would keep its memory from being given
-back, and few answers are so large."""
 _KEPT_LEVELS = 12
 """Levels of an unreadable object that are kept: enough for its metadata and status."""
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
@@ -40,7 +37,7 @@ def one(data: bytes) -> Json:
         DecodeError: the text is no JSON object.
     """
     try:
-        return _object(_parsed(data))
+        return _object(parsed(data))
     except ValueError as error:
         return _cut(data, error)
 
@@ -52,7 +49,7 @@ def listed(data: bytes) -> Json:
         DecodeError: the text is no JSON object.
     """
     try:
-        return _object(_parsed(data))
+        return _object(parsed(data))
     except ValueError as error:
         answer = _cut(data, error)
     return {**answer, "items": [one(data[start:end]) for start, end in _items(data)]}
@@ -65,7 +62,7 @@ def event(data: bytes) -> tuple[str, Json]:
         DecodeError: the line is no watch event.
     """
     try:
-        found = _object(_parsed(data))
+        found = _object(parsed(data))
         item = found["object"]
     except ValueError as error:
         found = _cut(data, error)
@@ -75,8 +72,16 @@ def event(data: bytes) -> tuple[str, Json]:
     return str(found.get("type")), _object(item)
 
 
-def _parsed(data: bytes) -> Any:
-    return from_json(data, cache_strings="keys" if len(data) < _CACHED_BYTES else "none")
+def parsed(data: bytes) -> Any:
+    """Return the value; none of its texts is remembered.
+
+    Pydantic's decoder would keep the last 16,384, among them what users made up, for ever and scattered over
+    memory that could be given back else.
+
+    Raises:
+        ValueError: the text is no JSON, or nested too deeply.
+    """
+    return from_json(data, cache_strings="none")
 
 
 def _object(found: Any) -> Json:
@@ -94,7 +99,7 @@ def _cut(data: bytes, error: ValueError) -> Json:
     if not kept:
         raise DecodeError(f"expected JSON, got: {error}") from error
     try:
-        found = _object(from_json(b"".join([*kept, data[at:]])))
+        found = _object(parsed(b"".join([*kept, data[at:]])))
     except DecodeError:
         raise
     except ValueError as broken:

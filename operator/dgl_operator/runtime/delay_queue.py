@@ -42,6 +42,10 @@ SOON = 10.0
 """Seconds; a run that is due later waits for a clock, such as a deadline of its job."""
 
 
+REPLACED_DATES = 64
+"""So many dates that others have replaced may stay, and one for each key, before all of them are dropped."""
+
+
 @dataclass(slots=True)
 class _Entry:
     due: float | None = None
@@ -175,19 +179,32 @@ class DelayQueue:
         if entry.running_since is None:
             self._count += 1
             heapq.heappush(self._heap, (due, self._count, key))
+            if len(self._heap) > 2 * len(self._entries) + REPLACED_DATES:
+                self._drop_replaced()
+
+    def _drop_replaced(self) -> None:
+        """Drop the dates that another has replaced: they would lie below a nearer one until that comes."""
+        self._heap = [date for date in self._heap if self._is_valid(date[0], date[2])]
+        heapq.heapify(self._heap)
+
+    def _is_valid(self, due: float, key: Key) -> bool:
+        """Whether this is the date at which the key is to be given its place in a lane."""
+        entry = self._entries.get(key)
+        if entry is None or entry.due != due:
+            return False
+        return entry.running_since is None and not entry.is_waiting_for_turn
 
     def _line_up(self, now: float) -> None:
         """Give each key that is due its place in a lane; dates that another has replaced are dropped."""
         while self._heap:
             due, _, key = self._heap[0]
-            entry = self._entries.get(key)
-            is_valid = entry is not None and entry.due == due and entry.running_since is None
-            if entry is None or not is_valid or entry.is_waiting_for_turn:
+            if not self._is_valid(due, key):
                 heapq.heappop(self._heap)
                 continue
             if due > now:
                 return
             heapq.heappop(self._heap)
+            entry = self._entries[key]
             entry.is_waiting_for_turn = True
             entry.lane = self._lane(key, entry)
             self._lanes[entry.lane].setdefault(key.namespace, deque()).append(key)

@@ -98,8 +98,7 @@ class Reconciler:
     def _look(self, key: Key) -> Outcome:
         raw = self._raw(key)
         if raw is None or "deletionTimestamp" in raw["metadata"] or _is_of_another(raw):
-            self._writer.forget(key)
-            self._creations.forget(key)
+            self._forget(key)
             return Outcome()
         rejected = self._rejected(raw)
         return self._reject(raw, rejected) if rejected else self._decide(key, raw)
@@ -116,6 +115,7 @@ class Reconciler:
         if decision.needs_fresh_read(view.job.status):
             fresh = self._reader.fresh(view)
             if fresh is None:
+                self._forget(key)  # the store has dropped it: no watch calls for another look
                 return Outcome()
             if fresh.uid != view.uid:  # a new job of the name, which is to be validated like any other
                 return Outcome(recheck_after=0.0)
@@ -125,6 +125,12 @@ class Reconciler:
         if decision.phase.is_final:
             return self._end(view, decision)
         return self._hold(view, decision) if decision.is_held else self._go_on(view, decision)
+
+    def _forget(self, key: Key) -> None:
+        """Forget a job that is gone or no concern of ours any more."""
+        self._writer.forget(key)
+        self._creations.forget(key)
+        self._sync.forget(key)
 
     def _raw(self, key: Key) -> Json | None:
         """The job, with its spec: one too large to be kept is read now, unless it is refused for its size."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from dgl_operator.api import kueue
 from dgl_operator.domain import fields, observed, reduced
 from dgl_operator.domain.observed import Observed, Pod, controller_uid
+from dgl_operator.runtime import decode
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.kinds import Json, Key, Kind
 from dglrun.contract import names
@@ -46,7 +47,7 @@ class _Record:
     def item(self) -> Json:
         """The object, decoded; a pod is not kept as one."""
         assert isinstance(self.kept, bytes)  # noqa: S101 - for the type checker
-        found: Json = from_json(self.kept, cache_strings="keys")
+        found: Json = decode.parsed(self.kept)
         found["metadata"]["resourceVersion"] = str(self.version)
         return found
 

@@ -1,6 +1,7 @@
 """What counts as a finding in the operator's log."""
 
 import json
+from http.client import IncompleteRead
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,9 @@ from tests.fuzz.batch import reason_of
 from tests.fuzz.cases import Case
 from tests.fuzz.findings import Finding, Findings
 from tests.fuzz.run import Options, Run
-from tests.fuzz.watched import LogError
+from tests.fuzz.watched import LogError, Watched
+from tests.support import operator_process
+from tests.support.operator_process import OperatorProcess
 
 TRACE = """Traceback (most recent call last):
   File "/x/dgl_operator/runtime/queue.py", line 9, in _one
@@ -93,6 +96,29 @@ def test_counters_that_nobody_could_read_once_are_compared_with_what_they_were_b
         run._judge({}, {})
 
     assert found == ["logged: error (not counted by a metric)"]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), IncompleteRead(b"dgl_operator_")])
+def test_a_scrape_that_breaks_off_counts_nothing(error: Exception) -> None:
+    """Not zero errors either."""
+    seen = object.__new__(Watched)
+
+    def fail() -> str:
+        raise error
+
+    seen.process = SimpleNamespace(metrics=fail)  # type: ignore[assignment]
+
+    assert seen.counted_errors() is None
+
+
+def test_another_answer_than_metrics_is_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sum would be 0, and the next scrape would seem to have counted all errors since the start."""
+    monkeypatch.setattr(operator_process, "_get", lambda _url: (500, "a thread has ended\n"))
+    process = object.__new__(OperatorProcess)
+    process._metrics = 1
+
+    with pytest.raises(OSError, match="/metrics: 500: a thread has ended"):
+        process.metrics()
 
 
 def test_a_status_is_counted_by_the_condition_that_explains_it() -> None:

@@ -1,6 +1,8 @@
 """Objects are read with a bound on their depth; one beyond it is named and hides no other."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -86,3 +88,24 @@ def test_items_beside_a_deep_one_are_as_they_were_written(
 
     assert decode.UNREADABLE in found.pop(at)
     assert found == items
+
+
+def test_no_text_of_an_object_is_remembered() -> None:
+    """Its keys come from a user: 16,384 of them would be kept, each in memory that could be given back."""
+    text = a_job("one", '{"a-key-of-the-user":"a value of the user"}').encode()
+    deep = a_job("two", nested(1_100)).replace('"phase"', '"a-key-of-the-user"').encode()
+    listed = b'{"items":[%s]}' % text
+    event = b'{"type":"ADDED","object":%s}' % text
+    reads: list[Callable[[], Any]] = [
+        lambda: decode.one(text)["spec"]["template"],
+        lambda: decode.listed(listed)["items"][0]["spec"]["template"],
+        lambda: decode.event(event)[1]["spec"]["template"],
+        lambda: decode.one(deep)["status"],
+    ]
+
+    for read in reads:
+        once, again = (next(iter(read().items())) for _ in range(2))
+
+        assert once == again
+        assert once[0] is not again[0]
+        assert once[1] is not again[1]

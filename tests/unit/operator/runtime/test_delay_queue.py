@@ -4,7 +4,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dgl_operator.runtime.delay_queue import FIRST_WAIT, LONGEST_WAIT, SLOW_SECONDS, TURNS, DelayQueue
+from dgl_operator.runtime.delay_queue import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    REPLACED_DATES,
+    SLOW_SECONDS,
+    TURNS,
+    DelayQueue,
+)
 from dgl_operator.runtime.kinds import Key
 
 RUNS = 8
@@ -137,6 +144,24 @@ def test_a_key_that_is_done_is_forgotten() -> None:
     assert len(queue) == 0
     assert queue._entries == {}
     assert queue.oldest_run(9.0) == 0.0
+
+
+def test_dates_that_another_has_replaced_do_not_pile_up() -> None:
+    """Each look at a busy job with a far deadline gives it another date, below that of a quiet job."""
+    queue = DelayQueue(RUNS)
+    quiet, busy = Key("default", "quiet"), [Key("default", f"busy-{number}") for number in range(10)]
+    queue.add(quiet, 0.0, 5_000.0)
+    sizes = []
+    for now in range(1000):
+        for key in busy:
+            queue.add(key, float(now))
+        while key_due := queue.pop(float(now)):
+            queue.done(key_due, float(now), recheck_after=86_400.0)
+        sizes.append(len(queue._heap))
+
+    assert max(sizes) <= 2 * len(queue) + REPLACED_DATES
+    assert [queue.pop(4_999.0), queue.pop(5_000.0)] == [None, quiet]
+    assert {queue.pop(100_000.0), queue.pop(100_000.0)} <= set(busy)
 
 
 def started(queue: DelayQueue, now: float) -> list[Key]:

@@ -762,6 +762,30 @@ def test_a_job_deleted_unseen_does_not_fail_for_its_pods() -> None:
     assert operator.cluster.writes == []
 
 
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_what_is_remembered_of_a_job_goes_with_it(is_read_first: bool) -> None:
+    """Whether a watch tells that it is gone or a fresh read, after which the watch's news are none."""
+    operator = Operator()
+    partitioned(operator)
+    for index in range(2):
+        operator.pod(f"sage-worker-{index}", worker_status(index))
+    operator.look()  # the launcher's annotation has its first half
+    looks = operator.reconcile
+    remembered = [looks._writer._written, looks._creations._attempts, looks._sync._annotated]
+    before = [list(each) for each in remembered]  # type: ignore[call-overload]
+
+    operator.cluster.remove(Kind.JOB, *KEY)
+    if is_read_first:
+        gone = operator.cluster.remove(Kind.POD, "default", "sage-worker-0")
+        operator.store.drop(Kind.POD, gone)
+        operator.reconcile(KEY)
+    else:
+        operator.look()
+
+    assert before == [[KEY], [KEY], [KEY]]
+    assert remembered == [{}, {}, {}]
+
+
 def test_a_status_is_not_written_onto_a_successor_of_the_same_name() -> None:
     """The watch may still show the deleted job; its end is not the next one's."""
     operator = Operator()

@@ -98,6 +98,18 @@ def test_what_changes_nothing_that_we_read_concerns_nobody() -> None:
     assert known(store)[0][2] == "12"
 
 
+def test_no_text_of_a_job_is_remembered_when_it_is_read() -> None:
+    """As with what the API server sends: the memory of the store is that of what it holds."""
+    store = Store()
+    job = a_raw_job()
+    store.put(Kind.JOB, {**job, "spec": {**job["spec"], "a-key-of-the-user": "a value of the user"}})
+
+    once, again = (list((store.job(KEY) or {})["spec"]) for _ in range(2))
+
+    assert once == again
+    assert once[-1] is not again[-1]
+
+
 def test_a_deleted_object_is_not_brought_back_by_a_late_answer() -> None:
     """Its UID is remembered; another pod of the name is welcome."""
     store = a_store()
