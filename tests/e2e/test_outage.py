@@ -23,8 +23,8 @@ OUTAGE = float(ASKED or 45)
 """Seconds without an API server; `make outage MINUTES=10` sets it."""
 LEASE = 10
 """Seconds without a heartbeat after which workers stop; the outage is longer."""
-HELD_SECONDS = 120
-"""After which all jobs are where they are to be, on a node that starts seven of them."""
+HELD_SECONDS = 400 if ASKED else 120
+"""After which all jobs are where they are to be, on a node that starts nine of them."""
 HELD = "held until the API server is away"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900 + OUTAGE)]
@@ -103,6 +103,22 @@ def collecting() -> Object:
     return tiny("collecting", "--do", "hang", "--until", "api-away")
 
 
+def first_hop() -> Object:
+    """It pulls a partition from the partitioner to the launcher."""
+    return _with_holes("first-hop", 10)
+
+
+def second_hop() -> Object:
+    """Its workers pull their parts from the launcher."""
+    return _with_holes("second-hop", 4)
+
+
+def _with_holes(name: str, size: int) -> Object:
+    body = tiny(name)
+    main_container(body, "Worker")["env"] = [{"name": "TINY_PARTITION_HOLES", "value": str(size)}]
+    return body
+
+
 def _with_command(body: Object, *command: str) -> Object:
     launcher = main_container(body, "Launcher")
     launcher["command"], launcher["args"] = [*command], ["dglrun", *launcher["args"]]
@@ -118,14 +134,20 @@ class Phase:
         pod: The pod that says so, without the name of the job.
         container: Its container.
         says: What it says.
+        is_transfer: Whether files are on their way; such a job begins when all others are held.
+        meanwhile: What the pod says while the API server is away.
     """
 
     job: Callable[[], Object]
     pod: str = "launcher"
     container: str = "main"
     says: str = HELD
+    is_transfer: bool = False
+    meanwhile: str = ""
 
 
+ON_ITS_WAY = "pods have their files, "
+"""In the sender's account of each ten seconds."""
 PHASES = {
     "partitioning": Phase(partitioning, "partitioner"),
     "waiting": Phase(waiting, "worker-0", "held"),
@@ -133,7 +155,9 @@ PHASES = {
     "agents": Phase(agents),
     "mpi": Phase(mpi),
     "training": Phase(training, says="rank 1 does hang"),
-    "collecting": Phase(collecting, says="rank 1 does hang"),
+    "collecting": Phase(collecting, says="rank 1 does hang", meanwhile="collected "),
+    "first hop": Phase(first_hop, "partitioner", says=ON_ITS_WAY, is_transfer=True, meanwhile="sent "),
+    "second hop": Phase(second_hop, says=ON_ITS_WAY, is_transfer=True, meanwhile="sent "),
 }
 GATE = ("partitioning", "agents", "mpi", "collecting")
 """Where nobody asks for more: each job costs the node some seconds."""
@@ -143,18 +167,22 @@ CHOSEN = os.environ.get("DGL_OPERATOR_OUTAGE_PHASES", "").split() or (PHASES if 
 def test_jobs_in_every_phase_outlive_the_api_server(submit: Submit, operator: Kubectl) -> None:
     """Each goes on where it was and trains to the end, its model comes home; the operator never restarts."""
     restarts = _restarts(operator)
-    jobs = {name: submit(PHASES[name].job()) for name in CHOSEN}
+    jobs: dict[str, Job] = {}
+    for is_transfer in (False, True):
+        chosen = [name for name in CHOSEN if PHASES[name].is_transfer == is_transfer]
+        jobs.update({name: submit(PHASES[name].job()) for name in chosen})
+        for name in chosen:
+            phase, job = PHASES[name], jobs[name]
+            wait_for(f"{name}: {phase.says}", partial(_says, job, phase, phase.says), 400)
     for name, job in jobs.items():
-        phase = PHASES[name]
-        pod = f"{job.name}-{phase.pod}"
-        wait_for(f"{name}: {phase.says}", partial(_says, job, pod, phase.container, phase.says), 300)
+        assert not PHASES[name].meanwhile or not _says(job, PHASES[name], PHASES[name].meanwhile), name
 
     with without_api_server():
         end = time.monotonic() + OUTAGE
         wait_for("the end of the outage", lambda: time.monotonic() > end, OUTAGE + 10)
-        if "collecting" in jobs:
-            ended = jobs["collecting"]
-            wait_for("its output", lambda: "collected " in log(ended, ended.launcher), 120)
+        for name, job in jobs.items():
+            said = PHASES[name].meanwhile
+            wait_for(f"{name}: {said}", partial(_is_logged, job, PHASES[name], said), 400)
     back = time.monotonic()
 
     for name, job in jobs.items():
@@ -164,9 +192,13 @@ def test_jobs_in_every_phase_outlive_the_api_server(submit: Submit, operator: Ku
     assert _restarts(operator) == restarts
 
 
-def _says(job: Job, pod: str, container: str, text: str) -> bool:
+def _says(job: Job, phase: Phase, text: str) -> bool:
     assert job.phase() != "Failed", job.story()
-    return text in log(job, pod, container)
+    return _is_logged(job, phase, text)
+
+
+def _is_logged(job: Job, phase: Phase, text: str) -> bool:
+    return text in log(job, f"{job.name}-{phase.pod}", phase.container)
 
 
 def _restarts(operator: Kubectl) -> list[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """Partitions a ring with chords of a few hundred nodes.
 
-TINY_PARTITION_EXIT ends it with that code; TINY_PARTITION_HELD holds it until the API server is away.
+TINY_PARTITION_EXIT ends it with that code; TINY_PARTITION_HELD holds it until the API server is away;
+TINY_PARTITION_HOLES adds a file of so many GB without content to each part: its delivery lasts.
 """
 
 import argparse
@@ -40,3 +41,7 @@ for name, rest in (("train_mask", (0, 1)), ("val_mask", (2,)), ("test_mask", (3,
     graph.ndata[name] = torch.isin(here % 4, torch.tensor(rest))
 folder = str(Path(args.workspace, args.rel_data_path))
 dgl.distributed.partition_graph(graph, args.graph_name, args.num_parts, folder)
+
+for part in range(args.num_parts):
+    with Path(folder, f"part{part}", "holes").open("wb") as file:
+        file.truncate(int(float(os.environ.get("TINY_PARTITION_HOLES", "0")) * 1e9))
