@@ -23,7 +23,7 @@ OUTAGE = float(ASKED or 45)
 """Seconds without an API server; `make outage MINUTES=10` sets it."""
 LEASE = 10
 """Seconds without a heartbeat after which workers stop; the outage is longer."""
-HELD_SECONDS = 400 if ASKED else 120
+HELD_SECONDS = 240 if ASKED else 120
 """After which all jobs are where they are to be, on a node that starts nine of them."""
 HELD = "held until the API server is away"
 
@@ -94,8 +94,8 @@ def mpi() -> Object:
 
 def training() -> Object:
     """It trains before, meanwhile and afterwards."""
-    seconds = str(OUTAGE + HELD_SECONDS)
-    return tiny("training", "--do", "hang", "--seconds", seconds, flags=("--lease", str(LEASE)))
+    flags = ("--num-epochs", "1", "--lease", str(LEASE))
+    return tiny("training", "--do", "hang", "--seconds", str(OUTAGE + HELD_SECONDS), flags=flags)
 
 
 def collecting() -> Object:
