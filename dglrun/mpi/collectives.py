@@ -227,8 +227,7 @@ class Watchdog:
         while not self._expired():
             time.sleep(min(1.0, self._timeout / 4))
         print(
-            f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks "
-            "(--process-group-timeout)",
+            f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks",
             file=sys.stderr,
             flush=True,
         )
