@@ -368,6 +368,7 @@ def _assign_rank(config: RunConfig) -> Argv:
         *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
         *("--backend", config.assigner, "--balance", config.balance),
         *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
+        *("--timeout", str(config.partition_timeout)),
         *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
     )
 
