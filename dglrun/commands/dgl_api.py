@@ -1,7 +1,7 @@
 """`python -m dglrun.commands.dgl_api`: what DGL's partition_graph writes, from a chunked graph.
 
 DGL assigns the nodes, as partition_graph lets it; the parts are written by our dispatch, in bounded memory.
-They have the same nodes, edges, fields and features under the same rules (docs/adr/0022). Beside each part
+They have the same nodes, edges, fields and features under the same rules (docs/adr/0018). Beside each part
 are orig_nids.dgl and orig_eids.dgl, so that `dglrun verify --in-dir` can hold it against its source.
 """
 
