@@ -51,6 +51,7 @@ class MemoryCluster:
         self.is_graceful = False
         self.time = "2026-11-21T12:00:00Z"
         self._version = 0
+        self._listed: dict[tuple[Kind, str, str], Json] = {}
 
     def add(self, body: Json) -> Json:
         """Put an object there as somebody else would."""
@@ -70,6 +71,7 @@ class MemoryCluster:
     def pages(self, kind: Kind, namespace: str | None, job: str | None = None) -> Iterator[Page]:
         """See `Cluster`; all in one page."""
         self._read("list", kind, job or "*")
+        self._notice_edits(kind)
         found = [
             copy.deepcopy(item)
             for (of, place, _), item in list(self.objects.items())  # other threads write meanwhile
@@ -183,6 +185,19 @@ class MemoryCluster:
         self._check_up()
         self.events.append(body)
 
+    def _notice_edits(self, kind: Kind) -> None:
+        """Give what a test has edited in place another version, as a real server would have."""
+        for place, item in list(self.objects.items()):
+            if place[0] is not kind:
+                continue
+            last = self._listed.get(place)
+            is_same = last is not None and _identity(last) == _identity(item)
+            if is_same and last != item:
+                self._version += 1
+                item["metadata"]["resourceVersion"] = str(self._version)
+            if last != item:
+                self._listed[place] = copy.deepcopy(item)
+
     def _mine(self, seen: Mapping[str, Any]) -> Json:
         self._check_up()
         actual = self.objects.get(_place(seen))
@@ -227,6 +242,10 @@ def over_quota(kind: str) -> Callable[[Json], None]:
             raise Refused(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: small')
 
     return admit
+
+
+def _identity(item: Json) -> tuple[str, str]:
+    return item["metadata"]["uid"], item["metadata"]["resourceVersion"]
 
 
 def _place(body: Mapping[str, Any]) -> tuple[Kind, str, str]:

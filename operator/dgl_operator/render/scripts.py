@@ -36,6 +36,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - shell, not HTML: values are quoted by `quote`
         keep_trailing_newline=True,
+        auto_reload=False,  # else two looks at the file's times for each script
     )
     environment.filters["quote"] = shlex.quote
     return environment

@@ -328,6 +328,8 @@ def _text(body: Json) -> bytes:
     YAML knows no escapes of surrogate pairs, so that other characters than the above are not escaped.
     """
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    if text.isascii() and "\x7f" not in text:  # nearly always, and found out in no time
+        return text.encode()
     return _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 

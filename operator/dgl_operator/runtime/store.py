@@ -211,7 +211,10 @@ class Store:
         place = (kind, item["metadata"]["name"])
         if key is None or family is None or not _is_child(key, family.job.uid, kind, item):
             return None
-        new, old = _child(key, kind, item), family.children.get(place)
+        old = family.children.get(place)
+        if old is not None and _is_known(old, kind, item):
+            return None
+        new = _child(key, kind, item)
         if old is not None and old.version > new.version:
             return None
         family.children[place] = new
@@ -235,6 +238,16 @@ class Store:
         del family.children[kind, name]
         family.revision += 1
         return key
+
+
+def _is_known(record: _Record, kind: Kind, item: Json) -> bool:
+    """Whether the object was read in just this version: a watch brings back what our own write was answered.
+
+    Another schema may show another Workload, or job, in the same version.
+    """
+    metadata = item["metadata"]
+    is_same = record.uid == metadata["uid"] and record.version == int(metadata["resourceVersion"])
+    return is_same and kind is not Kind.WORKLOAD
 
 
 def _key(kind: Kind, item: Json) -> Key | None:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -268,11 +268,17 @@ def test_pods_are_created_and_rehearsed_with_strict_field_validation(serve: Serv
     assert ["dryRun=All" in query for query in queries] == [False, True]
 
 
-def test_an_applied_object_is_yaml_whatever_its_texts_are(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "characters",
+    [
+        range(1, 0x80),
+        range(1, 0x7F),
+        [*range(1, 0x2FF), 0x2028, 0x2029, 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFE, 0x1F469],
+    ],
+)
+def test_an_applied_object_is_yaml_whatever_its_texts_are(serve: Serve, characters: Iterable[int]) -> None:
     """`yaml: found invalid Unicode character escape code` left a job without a status."""
-    text = "".join(
-        map(chr, [*range(1, 0x2FF), 0x2028, 0x2029, 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFE, 0x1F469])
-    )
+    text = "".join(map(chr, characters))
     client, api = serve(lambda *_asked: (200, {}, json.dumps(POD).encode()))
 
     client.write_status(POD, {"message": text})

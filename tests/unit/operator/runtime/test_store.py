@@ -98,6 +98,18 @@ def test_what_changes_nothing_that_we_read_concerns_nobody() -> None:
     assert known(store)[0][2] == "12"
 
 
+def test_a_child_that_is_known_in_its_version_is_not_read_again() -> None:
+    """A watch brings back each object that the operator has written, as it was answered."""
+    store = a_store()
+    store.put(Kind.POD, pod(LAUNCHER, 9))
+    seen = store.seen(KEY)
+
+    echo = store.put(Kind.POD, pod(LAUNCHER, 9))
+
+    assert echo is None
+    assert store.seen(KEY, seen) is seen
+
+
 def test_no_text_of_a_job_is_remembered_when_it_is_read() -> None:
     """As with what the API server sends: the memory of the store is that of what it holds."""
     store = Store()
