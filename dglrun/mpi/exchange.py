@@ -19,6 +19,11 @@ BLOCK_BYTES = 8 << 20
 ROUND_BYTES = 32 << 20
 """What a rank sends, and what arrives at it, in one round: four blocks that come to the same rank."""
 
+BLOCKS = 16
+"""Blocks of a rank's share at least: what a rank works on at once then falls with its share."""
+LEAST_ROWS = 1 << 14
+"""Rows of a block, if the share has as many: smaller ones cost more in messages than they save."""
+
 Span = tuple[int, int]
 """The first row and the one after the last."""
 
@@ -26,6 +31,11 @@ Span = tuple[int, int]
 def block_rows(row_bytes: int) -> int:
     """Rows of one block, so that it stays within `BLOCK_BYTES`."""
     return max(1, BLOCK_BYTES // max(row_bytes, 1))
+
+
+def rows_at_once(share: int, most: int) -> int:
+    """Rows of one block of a rank's share, at most `most`."""
+    return min(most, max(LEAST_ROWS, share // BLOCKS))
 
 
 @dataclass(frozen=True)

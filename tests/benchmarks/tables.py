@@ -43,10 +43,8 @@ GRAPHS = {
     "C": ("communities", "200000", "1060000"),
     "M": ("rmat", "1048576", "5600000"),
     "L": ("rmat", "4194304", "5250000"),
-    "W": ("communities", "524288", "2750000"),
-    "empty": ("rmat", "2000", "5000"),
 }
-"""Arguments of partition_graphs: power law (S, M, L) and power law with communities (C, W)."""
+"""Arguments of partition_graphs: power law (S, M, L) and power law with communities (C)."""
 
 CHUNK_CASES = (
     Case("csv", 2_000_000, 10_000_000, has_table=True),
@@ -139,20 +137,19 @@ def partition_stages() -> Iterator[Cells]:
 
 def assign() -> Iterator[Cells]:
     """KaMinPar, streaming and random beside METIS, on graphs of 40M edges."""
-    size = (assign_bench.NODES, assign_bench.EDGES, assign_bench.PARTS)
-    return assign_bench.measure(*size, assign_bench.BACKENDS)
+    size = assign_bench.NODES, assign_bench.EDGES
+    return assign_bench.measure(size, assign_bench.PARTS, assign_bench.BACKENDS)
+
+
+def assign_large() -> Iterator[Cells]:
+    """KaMinPar alone, on the graph of 160M edges that takes more memory and time of the two."""
+    return assign_bench.measure_large(assign_bench.LARGE, 8, ("communities",))
 
 
 def streaming() -> Iterator[Cells]:
-    """Memory by ranks, and the cut beside random and METIS."""
-    wanted = (*(("streaming", ranks) for ranks in (1, 2, 4, 8)), ("random", 1), ("metis", 1))
-    with graph("empty") as small, graph("W", "--format", "parquet") as source:
-        for backend, ranks in wanted:
-            row = partition_speed.ours(source, backend, ranks, 8)
-            beside = partition_speed.ours(small, backend, ranks, 8).peak
-            memory = [f"{row.peak:.0f}", f"{row.peak - beside:.0f}"]
-            quality = [f"{row.quality[key]:{form}}" for key, form in QUALITY]
-            yield [backend, str(ranks), _pair((row.wall, row.cpu)), *memory, *quality]
+    """Memory by ranks, on a graph of 40M edges."""
+    size = assign_bench.NODES, assign_bench.EDGES
+    return assign_bench.measure_ranks(size, 8, ("communities",))
 
 
 def dgl_api() -> Iterator[Cells]:
@@ -258,6 +255,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "partition": partition,
     "partition-stages": partition_stages,
     "assign": assign,
+    "assign-large": assign_large,
     "streaming": streaming,
     "dgl-api": dgl_api,
     "parmetis": parmetis,

@@ -83,6 +83,7 @@ EXPECTED = (
             r"test_each_node_type_has_a_weight_of_its_own\[.*parmetis.*\]",
             r"test_odd_graphs_are_partitioned_by_ranks\[.*parmetis.*\]",
             r"test_random_heterographs_are_partitioned_and_scored\[.*parmetis.*\]",
+            r"test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself\[parmetis\]",
         ),
         f"skipped for its licence .{LICENCE} is not yes",
         _is_not(LICENCE, "yes"),

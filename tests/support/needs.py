@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -40,4 +41,9 @@ def library_here(backend: str) -> bool:
         return False
 
 
+LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
+NEEDS_PARMETIS = pytest.mark.skipif(
+    os.environ.get(LICENCE) != "yes", reason=f"skipped for its licence ({LICENCE} is not yes)"
+)
+NEEDS_ZOLTAN = pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
 NEEDS_MPI = pytest.mark.skipif(not mpi_here(), reason="no mpirun or no mpi4py")

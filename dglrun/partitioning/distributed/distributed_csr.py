@@ -14,7 +14,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi.collectives import Ranks, in_rounds
-from dglrun.mpi.exchange import all_to_all
+from dglrun.mpi.exchange import all_to_all, rows_at_once
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning import csr
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
@@ -62,14 +62,14 @@ def rows(ranks: Ranks, graph: ChunkedGraph, nodes: CyclicDistribution, block_row
         ranks: All ranks.
         graph: The graph.
         nodes: Which rank owns which node.
-        block_rows: Edges read and exchanged at once.
+        block_rows: Edges read and exchanged at once, at most; fewer where the share is small.
 
     Raises:
         AgreedError: bad input on any rank.
     """
     index = index_tables(ranks, graph.edge_tables(), is_one_share=True)
     start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
-    blocks = edges(graph, index, start, stop, block_rows)
+    blocks = edges(graph, index, start, stop, rows_at_once(stop - start, block_rows))
     buckets = csr.Buckets.of(nodes.nodes, nodes.owners)
     found: list[csr.Keys] = []
     for block in in_rounds(ranks, blocks, NO_EDGES):

@@ -7,15 +7,15 @@ from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi.collectives import Ranks, in_rounds
-from dglrun.mpi.exchange import ask_owners
+from dglrun.mpi.exchange import ask_owners, rows_at_once
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.distributed import distributed_csr
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 from dglrun.partitioning.partition_quality import PartitionQuality
 
-BLOCK = 1 << 21
-"""Half-edges asked about at once."""
+BLOCK = 1 << 20
+"""Half-edges asked about at once, at most."""
 
 
 def measure(
@@ -51,14 +51,14 @@ def measure_by_input(
         nodes: Which rank owns which node.
         parts: Part of each of this rank's nodes, uint16, shape (nodes.size(rank),).
         num_parts: Parts.
-        block_rows: Edges read and asked about at once.
+        block_rows: Edges read and asked about at once, at most; fewer where the share is small.
 
     Raises:
         AgreedError: a bad edge row or an ID out of range, on any rank.
     """
     index = index_tables(ranks, graph.edge_tables(), is_one_share=True)
     start, stop = share(sum(graph.num_edges), ranks.rank, ranks.size)
-    blocks = distributed_csr.edges(graph, index, start, stop, block_rows)
+    blocks = distributed_csr.edges(graph, index, start, stop, rows_at_once(stop - start, block_rows))
     edges, cut = np.zeros(num_parts, np.int64), 0
     for src, dst in in_rounds(ranks, blocks, distributed_csr.NO_EDGES):
         owners, local = nodes.locate(np.concatenate([src, dst]))
@@ -85,8 +85,8 @@ def _added(
 def _cut(ranks: Ranks, starts: Ints, rows: Csr, parts: Parts) -> int:
     """Input edges cut, counted where the own row is the lower end (the pair stands at both ends)."""
     cut, length = 0, len(rows.adjncy)
-    first = int(starts[ranks.rank])
-    blocks = ((at, min(at + BLOCK, length)) for at in range(0, length, BLOCK))
+    first, step = int(starts[ranks.rank]), rows_at_once(length, BLOCK)
+    blocks = ((at, min(at + step, length)) for at in range(0, length, step))
     for at, end in in_rounds(ranks, blocks, (length, length)):
         own = _rows_of(rows.xadj, at, end)
         neighbours = rows.adjncy[at:end]

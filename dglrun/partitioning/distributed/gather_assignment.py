@@ -17,7 +17,7 @@ from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi.collectives import MpiRanks, run_on_all_ranks
-from dglrun.mpi.exchange import ROUND_BYTES
+from dglrun.mpi.exchange import ROUND_BYTES, rows_at_once
 from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
 
@@ -35,7 +35,8 @@ def stretches(ranks: MpiRanks, nodes: CyclicDistribution, parts: Parts) -> Itera
         stretch,), at most `ROUND_BYTES` together.
     """
     longest = nodes.size(0)
-    rows = max(1, ROUND_BYTES // 2 // ranks.size)
+    # All ranks' rows of a stretch together are a part of one rank's share.
+    rows = max(1, rows_at_once(longest, ROUND_BYTES // 2) // ranks.size)
     for at in range(0, longest, rows):
         length = min(rows, longest - at)
         mine = np.zeros(length, np.uint16)

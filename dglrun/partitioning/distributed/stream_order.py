@@ -73,10 +73,18 @@ class StreamOrder:
             rank: Whose nodes.
             owners: Ranks that own nodes.
         """
+        return spans(*self._spans(batch, rank, owners))
+
+    def count(self, batch: Ints, rank: int, owners: int) -> int:
+        """How many `rows` there are."""
+        return int(self._spans(batch, rank, owners)[1].sum())
+
+    def _spans(self, batch: Ints, rank: int, owners: int) -> tuple[Ints, Ints]:
+        """The first row of each block and the number of its rows."""
         first = batch * self.size
         low = -(-(first - rank) // owners)
         high = -(-(np.minimum(first + self.size, self.nodes) - rank) // owners)
-        return spans(low, high - low)
+        return low, high - low
 
 
 def chances(ids: Ints, salt: int) -> Chances:

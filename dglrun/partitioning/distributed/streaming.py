@@ -126,9 +126,9 @@ class _Stream:
         """Give each part without a node the one with the lowest ID of the part that has the most.
 
         Chance can leave parts of small graphs empty, which jobs cannot use. Every rank knows all parts and
-        finds the same.
+        finds the same; collective. Each counts its own: numpy counts in 8 bytes for each node.
         """
-        counts = np.bincount(self._parts, minlength=self._num_parts)
+        counts = np.sum(self._ranks.gather(np.bincount(self.own_parts(), minlength=self._num_parts)), axis=0)
         for part in np.flatnonzero(counts == 0).tolist():
             fullest = int(counts.argmax())
             if counts[fullest] < 2:  # fewer nodes than parts
@@ -204,12 +204,14 @@ class _Stream:
     def _tell(self, batch: Ints, own: Array) -> None:
         """Give every rank the parts of the batch's nodes; collective."""
         size = self._ranks.size
-        rows = [self.order.rows(batch, rank, size) for rank in range(size)]
-        every = self._ranks.concatenate(own, [len(each) for each in rows])
+        counts = [self.order.count(batch, rank, size) for rank in range(size)]
+        every = self._ranks.concatenate(own, counts)
         at = 0
-        for rank, each in enumerate(rows):
-            self._parts[self._starts[rank] + each] = every[at : at + len(each)]
-            at += len(each)
+        for rank, count in enumerate(counts):
+            # One rank's rows after the other's: all together take 8 bytes for each node of the batch.
+            rows = self.order.rows(batch, rank, size)
+            self._parts[self._starts[rank] + rows] = every[at : at + count]
+            at += count
 
     def _ids(self, local: Ints, rank: int) -> Ints:
         """Homogeneous IDs of a rank's nodes (round robin)."""

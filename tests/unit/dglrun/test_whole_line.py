@@ -25,7 +25,14 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.partitioning.distributed import rank_main
 from tests.support.commands import run_command
 from tests.support.dgl_loader import DglLoader, dgl_loader
-from tests.support.needs import NEEDS_DUCKDB, NEEDS_KAMINPAR, NEEDS_METIS, NEEDS_MPI, library_here
+from tests.support.needs import (
+    NEEDS_DUCKDB,
+    NEEDS_KAMINPAR,
+    NEEDS_METIS,
+    NEEDS_MPI,
+    NEEDS_PARMETIS,
+    NEEDS_ZOLTAN,
+)
 from tests.support.thread_ranks import on_ranks
 from tests.support.user_tables import Row, UserGraph, user_graphs
 from tests.unit.dglrun.partitioning.builders import partition as partition_by_mpi
@@ -72,12 +79,16 @@ def by_ranks(backend: str, *more: str) -> Callable[[Line], None]:
     return assign
 
 
-def by_mpi(line: Line) -> None:
-    """Zoltan, which talks to MPI itself."""
-    flags = ("--mode", "ParMETIS", "--backend", "zoltan", "--num-parts", str(line.parts))
-    ranks = str(min(line.ranks, 3))
-    ended = partition_by_mpi(line.folder / "in", line.folder / "in/parts", *flags, "--ranks", ranks)
-    assert ended.returncode == 0, ended.stderr
+def by_mpi(backend: str) -> Callable[[Line], None]:
+    """A library that talks to MPI itself."""
+
+    def assign(line: Line) -> None:
+        flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", str(line.parts))
+        ranks = str(min(line.ranks, 3))
+        ended = partition_by_mpi(line.folder / "in", line.folder / "in/parts", *flags, "--ranks", ranks)
+        assert ended.returncode == 0, ended.stderr
+
+    return assign
 
 
 def by_the_user(line: Line) -> None:
@@ -105,7 +116,6 @@ def by_text(line: Line) -> None:
     assert run_command(convert, "convert", "from-part-file", *where, *chosen) == 0
 
 
-NEEDS_ZOLTAN = pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan")
 BACKENDS = {
     "random": pytest.param(by_command("random")),
     "metis": pytest.param(by_command("metis"), marks=NEEDS_METIS),
@@ -149,14 +159,17 @@ def test_every_row_of_the_tables_is_loaded_by_dgl_once_under_its_id(
 
 @pytest.mark.mpi
 @NEEDS_MPI
-@NEEDS_ZOLTAN
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param("zoltan", marks=NEEDS_ZOLTAN), pytest.param("parmetis", marks=NEEDS_PARMETIS)],
+)
 @settings(FEW, max_examples=max(1, FEW.max_examples // 4))
 @GRAPHS
 def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
-    loader: DglLoader, graph: UserGraph, parts: int, ranks: int, data: st.DataObject
+    loader: DglLoader, backend: str, graph: UserGraph, parts: int, ranks: int, data: st.DataObject
 ) -> None:
-    """Zoltan on ranks that mpirun starts, which takes seconds for each graph."""
-    check(loader, by_mpi, graph, (parts, ranks), data)
+    """On ranks that mpirun starts, which takes seconds for each graph."""
+    check(loader, by_mpi(backend), graph, (parts, ranks), data)
 
 
 def check(

@@ -1,6 +1,5 @@
 """Distributed partitioning by real MPI ranks and real libraries; mpirun's plan, deadline and failures."""
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,13 @@ from dglrun.partitioning import partition_quality, training_nodes
 from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution, to_owners
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import Toy, a_toy, random_toys
-from tests.support.needs import NEEDS_MPI, library_here
+from tests.support.needs import NEEDS_MPI, NEEDS_PARMETIS, NEEDS_ZOLTAN, library_here
 from tests.support.thread_ranks import ThreadRanks, on_ranks
 from tests.unit.dglrun.partitioning.builders import partition, two_communities, with_training_nodes
 
-LICENCE = "DGL_OPERATOR_ACCEPT_PARMETIS_LICENSE"
-
-
 BACKENDS = [
-    pytest.param(
-        "zoltan",
-        marks=pytest.mark.skipif(not library_here("zoltan"), reason="no libtrilinos_zoltan"),
-    ),
-    pytest.param(
-        "parmetis",
-        marks=pytest.mark.skipif(
-            os.environ.get(LICENCE) != "yes", reason=f"skipped for its licence ({LICENCE} is not yes)"
-        ),
-    ),
+    pytest.param("zoltan", marks=NEEDS_ZOLTAN),
+    pytest.param("parmetis", marks=NEEDS_PARMETIS),
     pytest.param("streaming"),
 ]
 

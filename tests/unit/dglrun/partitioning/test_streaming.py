@@ -1,22 +1,34 @@
 """The streaming back end on ranks that are threads, and its parts one by one."""
 
+import gc
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Array, Ints
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
+from dglrun.mpi import exchange
 from dglrun.mpi.collectives import Ranks, SingleRank
 from dglrun.partitioning import partition_quality, weights
 from dglrun.partitioning.csr import Csr
-from dglrun.partitioning.distributed import distributed_csr, edge_cut, part_loads, stream_choice, streaming
+from dglrun.partitioning.distributed import (
+    distributed_csr,
+    edge_cut,
+    gather_assignment,
+    part_loads,
+    stream_choice,
+    streaming,
+)
 from dglrun.partitioning.distributed.backend import PartitionProblem
 from dglrun.partitioning.distributed.part_loads import Kinds, PartLoads
 from dglrun.partitioning.distributed.stream_choice import Neighbours
@@ -237,3 +249,97 @@ def test_heavy_nodes_are_dealt_to_the_least_full_part(loads: list[int], parts: i
     sums = part_loads.sums(found, heavy, parts)[:, 0]
     assert sums.max() <= sum(loads) / parts + max(loads)
     assert (sums > 0).sum() == min(parts, len(loads))
+
+
+class FirstOfEight:
+    """What rank 0 of eight sees of ranks that all do as it does."""
+
+    rank, size = 0, 8
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value] * self.size
+
+    def concatenate(self, own: Array, rows: list[int]) -> Array:
+        return np.zeros(sum(rows), own.dtype)
+
+
+def test_what_a_rank_works_on_falls_with_its_share_of_the_nodes() -> None:
+    """It knows the part of every node in one byte; whatever takes eight is of its own nodes only."""
+    nodes, parts = 1 << 20, 4
+    starts = np.arange(9) * (nodes // 8)
+    own = nodes // 8
+    none = np.zeros(0, np.int32)
+    rows = Csr(np.zeros(own + 1, np.int64), none, none, np.zeros(own, np.int64))
+    problem = PartitionProblem(starts, rows, np.ones((own, 1), np.int64), np.array([1.05]), parts, 1)
+    stream = streaming._Stream(FirstOfEight(), problem)  # type: ignore[arg-type]
+    stream._parts[:] = np.arange(nodes) % parts
+    batch = stream.order.even()[0]
+    mine = np.zeros(stream.order.count(batch, 0, 8), np.uint8)
+
+    counting = peak_bytes(stream.fill_empty_parts)
+    telling = peak_bytes(lambda: stream._tell(batch, mine))
+
+    assert counting < 1.5 * 8 * own
+    assert telling < 8 * len(batch) * stream.order.size
+
+
+def test_the_score_looks_at_a_small_part_of_the_rows_at_once() -> None:
+    """What it takes beside them is less than what they take themselves."""
+    rows = ring(1 << 18).rows
+    parts = np.zeros(1 << 18, np.uint16)
+    types, starts = np.zeros(1 << 18, np.int64), np.array([0, 1 << 18])
+
+    taken = peak_bytes(lambda: edge_cut._cut(SingleRank(), starts, rows, parts))
+    assert taken < rows.adjncy.nbytes + rows.count.nbytes
+
+    halves = (np.arange(1 << 18) // 2 % 2).astype(np.uint16)
+    quality = edge_cut.measure(SingleRank(), starts, rows, types, halves, (1, 2))
+    assert quality.details(("n",))["edge_cut_ratio"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_blocks_of_edges_that_are_read_fall_with_the_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """16 of each rank's share, whatever a block may have at most."""
+    monkeypatch.setattr(exchange, "LEAST_ROWS", 1)
+    graph = two_communities(tmp_path)
+    lengths: list[int] = []
+    half_edges = distributed_csr._half_edges
+
+    def counted(block: tuple[Ints, Ints], *others: Any) -> Any:
+        lengths.append(len(block[0]))
+        return half_edges(block, *others)
+
+    monkeypatch.setattr(distributed_csr, "_half_edges", counted)
+    nodes = CyclicDistribution.of(sum(graph.num_nodes), size)
+    on_ranks(size, lambda ranks: distributed_csr.rows(ranks, graph, nodes, 1 << 19))
+
+    assert sum(lengths) == sum(graph.num_edges)
+    assert max(lengths) <= sum(graph.num_edges) // size // 16 + 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_the_assignment_comes_back_in_stretches_that_fall_with_the_share(size: int) -> None:
+    """Each rank holds a part of the whole no longer than its share."""
+    nodes = CyclicDistribution.of(400_000, size)
+    wanted = np.arange(nodes.nodes) * 7 % 251
+
+    def work(ranks: Ranks) -> list[tuple[int, Ints]]:
+        parts = wanted[nodes.ids(ranks.rank)].astype(np.uint16)
+        return list(gather_assignment.stretches(ranks, nodes, parts))  # type: ignore[arg-type]
+
+    for found in on_ranks(size, work):
+        assert max(len(parts) for _, parts in found) <= max(nodes.nodes // size // 16, 1 << 14)
+        assert (np.concatenate([parts for _, parts in found]) == wanted).all()
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """What numpy and Python allocate at most while this runs."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
