@@ -28,10 +28,19 @@ def marked(folder: Path, name: str) -> Iterator[bool]:
             remove(folder, name)
 
 
+def put(folder: Path, name: str) -> None:
+    """Leave the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (folder / name).touch()
+
+
 def leave(folder: Path, name: str) -> bool:
     """Leave the file; whether it could be written."""
     try:
-        (folder / name).touch()
+        put(folder, name)
     except OSError:  # read-only, full, or away: what cannot be found out counts as not shared
         return False
     return True

@@ -1,43 +1,38 @@
-"""`python -m dglrun.commands.dgl_api`: DGL's own partition_graph on a chunked graph, original IDs kept.
+"""`python -m dglrun.commands.dgl_api`: what DGL's partition_graph writes, from a chunked graph.
 
-The result is what `dgl.distributed.partition_graph` writes, and beside each part orig_nids.dgl and
-orig_eids.dgl, as a dispatch leaves them, so that `dglrun verify --in-dir` can hold it against its source.
+DGL assigns the nodes, as partition_graph lets it; the parts are written by our dispatch, in bounded memory.
+They have the same nodes, edges, fields and features under the same rules (docs/adr/0018). Beside each part
+are orig_nids.dgl and orig_eids.dgl, so that `dglrun verify --in-dir` can hold it against its source.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from functools import partial
+from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import dgl
-import numpy as np
-import torch as th
-
-from dglrun.arrays import BFLOAT16, Array, dtype_name
 from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser
 from dglrun.contract import exitcodes
-from dglrun.dispatch import earlier_parts, graphbolt, write_part_config
+from dglrun.dispatch import earlier_parts, graphbolt, pipeline, write_part_config
 from dglrun.dispatch.checkpoint import remove_stale_ranks
+from dglrun.dispatch.source import Options
 from dglrun.errors import DataError
-from dglrun.formats import output_folder, writable
-from dglrun.formats.chunked import check, read
+from dglrun.formats import assignment, output_folder, writable
+from dglrun.formats.chunked import check, input_file
+from dglrun.formats.chunked.dgl_order import in_dgls_order
 from dglrun.formats.chunked.metadata import FILENAME, ChunkedGraph
-from dglrun.formats.chunked.table import FileSpec
-from dglrun.formats.dgl import part_config
-from dglrun.formats.dgl.folder import PartitionFolder, load_folder
-from dglrun.partitioning import DGL_METHODS
-from dglrun.partitioning.training_nodes import TRAIN_MASK, masked_types
+from dglrun.mpi.collectives import SingleRank
+from dglrun.partitioning import DGL_METHODS, by_dgl, freed_memory
+from dglrun.partitioning.training_nodes import masked_types
 
-GRAPHBOLT = dict.fromkeys(("use_graphbolt", "store_eids", "store_inner_node", "store_inner_edge"), True)
-"""What DGL 2 is asked for: without edge IDs its own checks refuse what its converter writes."""
+ASSIGNMENT = "assignment"
+"""Folder of the assignment, beside the draft of the parts."""
 
 
 def main(argv: list[str]) -> int:
-    """Load, partition, keep the mapping; 65 where the input is not what it must be, 2 for a flag."""
+    """Assign and write; 65 where the input is not what it must be, 2 for a flag."""
     args = _arguments(argv)
     if args.use_graphbolt and (reason := graphbolt.lacking()):
         print(f"dglrun: {reason}", file=sys.stderr, flush=True)
@@ -57,148 +52,62 @@ def run(args: argparse.Namespace) -> None:
         DataError: the chunked graph is bad, or cannot be cut into so many parts; or the folder cannot be
             written.
     """
-    start = time.monotonic()
     source = ChunkedGraph.load(args.in_dir, FILENAME)
     check.check_parts(source, args.num_parts)
-    masked = masked_types(source) if args.balance_train else []
+    if args.balance_train:
+        masked_types(source)
     writable.require_folder(args.out_dir)
     name = f"{source.name}.json"
     with output_folder.locked(args.out_dir):
         earlier_parts.refuse_overwriting(args.out_dir, source.name, (name,), args.num_parts)
-    with elapsed.showing(f"dglrun: loading {args.in_dir}"):
-        check.check_counts(source)
-        graph = load(source)
-    balance = train_masks(masked, graph) if masked else None
-    print(
-        f"loaded {graph.num_nodes()} nodes, {graph.num_edges()} edges in {time.monotonic() - start:.1f} s",
-        flush=True,
-    )
-    dgl.seed(args.seed)
-    np.random.seed(args.seed)
+    check.check_counts(source)
     # Beside the parts a job's script may keep data of its own.
     owned = partial(earlier_parts.owned, graph_name=source.name)
     with output_folder.replacing(args.out_dir, owned, (name,), among_others=True) as draft:
-        with elapsed.showing(f"dglrun: DGL's partition_graph, {args.method}"):
-            mapping = _partition(args, draft, source, graph, balance)
-        _name_backend(draft / name)
-        for kind, found in zip("ne", mapping, strict=True):
-            save_mapping(load_folder(draft / name), kind, found)
+        if args.use_graphbolt:
+            from dglrun.commands import dgl_partition_graph  # noqa: PLC0415 - torch and dgl are heavy
+
+            dgl_partition_graph.write(args, source, draft)
+        else:
+            assigned = draft.with_name(ASSIGNMENT)
+            _assign(args, in_dgls_order(source), assigned)
+            freed_memory.give_back()
+            _write(args, source, assigned, draft)
         remove_stale_ranks(args.out_dir, ())  # of a dispatch that was killed, which would go on with them
         earlier_parts.forget(args.out_dir)
 
 
-def load(source: ChunkedGraph) -> Any:
-    """Make a DGLGraph of a chunked graph; features keep their dtypes.
-
-    Raises:
-        DataError: a bad row, or a dtype that torch does not have.
-    """
-    ends = {tuple(etype.split(":")): _ends(source, etype) for etype in source.etypes}
-    counts = dict(zip(source.ntypes, source.num_nodes, strict=True))
-    graph = dgl.heterograph(ends, num_nodes_dict=counts)
-    for ntype, features in source.node_data.items():
-        for name, spec in features.items():
-            graph.nodes[ntype].data[name] = _tensor(spec, source.node_count(ntype))
-    for etype, features in source.edge_data.items():
-        for name, spec in features.items():
-            graph.edges[tuple(etype.split(":"))].data[name] = _tensor(spec, source.edge_count(etype))
-    return graph
-
-
-def train_masks(masked: list[str], graph: Any) -> Any:
-    """The masks of training nodes in the form that `balance_ntypes` wants."""
-    masks = {ntype: graph.nodes[ntype].data[TRAIN_MASK].long() for ntype in masked}
-    return masks[masked[0]] if graph.is_homogeneous else masks
-
-
-def save_mapping(folder: PartitionFolder, kind: str, mapping: Any) -> None:
-    """Write orig_nids.dgl or orig_eids.dgl beside each part.
-
-    Args:
-        folder: The partition.
-        kind: `n` or `e`.
-        mapping: int64 by type, as `return_mapping` gives it: original type-wise ID of each new one; new
-            ones count through the parts.
-    """
-    names, ranges = (folder.ntypes, folder.nodes) if kind == "n" else (folder.etypes, folder.edges)
-    by_name = _by_name(mapping, names)
-    ends = np.cumsum(ranges.counts, axis=0)
-    for part in range(folder.parts):
-        rows = {
-            name: by_name[name][int(ends[part, at] - ranges.counts[part, at]) : int(ends[part, at])].clone()
-            for at, name in enumerate(names)
-        }
-        path = folder.path.parent / f"part{part}" / f"orig_{kind}ids.dgl"
-        dgl.data.utils.save_tensors(str(path), rows)
-
-
-def _by_name(mapping: Any, names: Iterable[str]) -> Mapping[str, Any]:
-    if not isinstance(mapping, dict):
-        return dict.fromkeys(names, mapping)
-    return {name if isinstance(name, str) else ":".join(name): rows for name, rows in mapping.items()}
-
-
-def _partition(args: argparse.Namespace, out: Path, source: ChunkedGraph, graph: Any, balance: Any) -> Any:
-    try:
-        return dgl.distributed.partition_graph(
-            graph,
-            source.name,
-            args.num_parts,
-            str(out),
-            part_method=args.method,
-            balance_ntypes=balance,
-            balance_edges=args.balance_edges,
-            return_mapping=True,
-            **(GRAPHBOLT if args.use_graphbolt else {}),
+def _assign(args: argparse.Namespace, source: ChunkedGraph, folder: Path) -> None:
+    with elapsed.showing(f"dglrun: DGL's partitioning, {args.method}"):
+        parts = by_dgl.assign(
+            source, args.method, args.num_parts, args.balance_train, args.balance_edges, args.seed
         )
-    except (IndexError, dgl.DGLError) as error:
-        if not _is_of_empty_part(error):
-            raise
-        reason = str(error).partition("\n")[0]
-        raise DataError(
-            f"{source.name}: DGL's partition_graph cannot write a part without nodes or edges of a type"
-            f" ({reason}): expected fewer than {args.num_parts} parts, or mode ParMETIS, which can"
-        ) from error
+    library = {"library": f"dgl {metadata.version('dgl')}"}
+    assignment.write(folder, source, parts, assignment.AssignmentMeta(args.num_parts, args.method, library))
 
 
-def _is_of_empty_part(error: Exception) -> bool:
-    """DGL indexes into nothing where a type is missing, and casts a null pointer where all nodes are."""
-    return isinstance(error, IndexError) or "HeteroSubgraph" in str(error)
+def _write(args: argparse.Namespace, source: ChunkedGraph, assigned: Path, draft: Path) -> None:
+    started = time.monotonic()
 
+    def say(text: str) -> None:
+        print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
 
-def _ends(source: ChunkedGraph, etype: str) -> tuple[Any, Any]:
-    src, dst = np.empty(source.edge_count(etype), np.int64), np.empty(source.edge_count(etype), np.int64)
-    limits = tuple(source.num_nodes[at] for at in source.ends(etype))
-    at = 0
-    for sources, targets in read.edge_blocks(source.edges[etype], 0, len(src), limits=(limits[0], limits[1])):
-        src[at : at + len(sources)], dst[at : at + len(sources)] = sources, targets
-        at += len(sources)
-    return th.from_numpy(src), th.from_numpy(dst)
-
-
-def _tensor(spec: FileSpec, rows: int) -> Any:
-    info = read.feature_info(spec)
-    found: Array = np.empty((rows, *info.tail), info.dtype)
-    at = 0
-    for block in read.feature_blocks(spec, 0, rows):
-        found[at : at + len(block)] = block
-        at += len(block)
-    if found.dtype == BFLOAT16:
-        return th.from_numpy(found.view("<i2")).view(th.bfloat16)
-    try:
-        return th.from_numpy(found)
-    except TypeError as error:
-        raise DataError(f"{spec.paths[0]}: torch has no dtype for {dtype_name(info.dtype)}") from error
-
-
-def _name_backend(config: Path) -> None:
-    """Say in the JSON, which DGL reads past, who has assigned the nodes."""
-    described = part_config.load(config).raw | {"part_backend": f"dgl {dgl.__version__}"}
-    write_part_config.write_json(config, described)
+    options = Options(
+        in_dir=input_file.absolute(args.in_dir),
+        partitions_dir=assigned.absolute(),
+        out_dir=draft.absolute(),
+        save_orig_nids=True,
+        save_orig_eids=True,
+        like_partition_graph=True,
+    )
+    with elapsed.showing("dglrun: writing the parts"):
+        pipeline.dispatch(options, SingleRank(), say)
+    for name in set(write_part_config.filenames(source.name)) - {f"{source.name}.json"}:
+        (draft / name).unlink()  # the name that DGL's dispatch gives it; partition_graph has none
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = Parser("dglrun.commands.dgl_api", description="Internal: DGL's own partition_graph.")
+    parser = Parser("dglrun.commands.dgl_api", description="Internal: what DGL's partition_graph writes.")
     parser.add_argument("--in-dir", type=flags.folder, required=True)
     parser.add_argument("--out-dir", type=Path, required=True)
     parser.add_argument("--num-parts", type=int, required=True)

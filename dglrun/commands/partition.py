@@ -330,6 +330,7 @@ def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
         "--seed": args.seed,
         "--balance": args.balance,
         "--imbalance": args.imbalance,
+        "--timeout": args.deadline,
         **({"--assignment": args.assignment.absolute()} if args.assignment else {}),
     }
     words = [word for flag, value in flags.items() for word in (flag, str(value))]

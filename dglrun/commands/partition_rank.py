@@ -14,7 +14,7 @@ from dglrun.partitioning.distributed import rank_main
 def main(argv: list[str]) -> int:
     """Parse the flags of `dglrun partition` that a rank needs, and run."""
     args = _parser().read(argv)
-    ranks = MpiRanks()
+    ranks = MpiRanks(args.timeout)
     with elapsed.showing_on_first(ranks.rank, f"dglrun partition: {args.backend}"):
         return rank_main.main(ranks, args)
 
@@ -31,6 +31,9 @@ def _parser() -> Parser:
     parser.add_argument("--imbalance", type=above(1.0), required=True)
     parser.add_argument("--assignment", type=Path)
     parser.add_argument("--block-rows", type=whole(1), default=rank_main.BLOCK_ROWS)
+    parser.add_argument(
+        "--timeout", type=above(0), default=86400.0, help="seconds that a rank waits for others"
+    )
     return parser
 
 

@@ -23,13 +23,14 @@ from dglrun.errors import DataError
 from dglrun.formats.chunked.metadata import FILENAME
 from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.mpi import source_sums
+from dglrun.mpi.checksum import Hashes
 from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks, say_once
 from dglrun.report.measure import Quality, measure, status
 from dglrun.report.table import render
 from dglrun.verify import loader, serving
 from dglrun.verify.keys import OriginalIds, read_assignment
 from dglrun.verify.part import PartChecks
-from dglrun.verify.source import SourceChecks, load_source
+from dglrun.verify.source import KnownSums, PartEdgeSums, SourceChecks, load_source
 
 SHOWN = 5
 
@@ -95,13 +96,15 @@ def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> 
     Returns:
         Against what; and the cut edges of this rank's part by edge type, int64, shape (types,).
     """
-    cuts = run_on_all_ranks(ranks, lambda: {ranks.rank: _sound(folder, ranks.rank)})
+    checks = run_on_all_ranks(ranks, lambda: _with_sound_rows(folder, ranks.rank))
     graph = load_source(args.in_dir, folder, ranks)
     assigned = read_assignment(args.partitions_dir, graph, folder, ranks)
     keys = OriginalIds(folder, graph, ranks)
     metadata = args.in_dir / FILENAME
     sums = {} if args.verify == "always" else source_sums.read(ranks, folder.path.parent, graph, metadata)
-    if problem := _first(SourceChecks(folder, graph, keys, assigned, ranks, sums).problems()):
+    own = run_on_all_ranks(ranks, lambda: _with_sound_edges(checks, keys if sums else None))
+    known = KnownSums(sums, own)
+    if problem := _first(SourceChecks(folder, graph, keys, assigned, ranks, known).problems()):
         same = (
             f"dglrun verify {folder.path.name} --in-dir {args.in_dir} --partitions-dir {args.partitions_dir}"
         )
@@ -113,14 +116,25 @@ def _verify(args: argparse.Namespace, folder: PartitionFolder, ranks: Ranks) -> 
     is_cheap = sum(ranks.gather(_size(folder, ranks.rank))) <= args.limit
     if args.dgl and (is_cheap or args.verify == "always"):
         run_on_all_ranks(ranks, lambda: _refuse(loader.problems(folder, parts=(ranks.rank,))))
-    return f"verified against {'what dispatch read of the source' if sums else 'the source'}", cuts
+    how = f"verified against {'what dispatch read of the source' if sums else 'the source'}"
+    return how, {ranks.rank: checks.cut}
 
 
-def _sound(folder: PartitionFolder, part: int) -> Ints:
-    """Prove that a part is sound in itself; returns its cut edges, which the proof counts on its way."""
+def _with_sound_rows(folder: PartitionFolder, part: int) -> PartChecks:
+    """Prove that a part's nodes, and the fields of its nodes and edges, are sound in themselves."""
     checks = PartChecks(folder, part)
-    _refuse(checks.problems())
-    return checks.cut
+    _refuse(checks.row_problems())
+    return checks
+
+
+def _with_sound_edges(checks: PartChecks, keys: OriginalIds | None) -> dict[str, Hashes]:
+    """Prove the same of the edges; returns their sums by table if there are keys, from the same reading."""
+    sums = PartEdgeSums(checks.folder, checks.part, keys) if keys else None
+    if sums is None or not sums.can_be_added:
+        _refuse(checks.edge_problems())
+        return {}
+    _refuse(checks.edge_problems(sums.add))
+    return sums.by_table()
 
 
 def _refuse(problems: Iterator[str]) -> None:

@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 from dglrun.arrays import Array, Ints, share
-from dglrun.dispatch import earlier_parts, features, graphbolt, lost_parts, node_map, write_part_config
+from dglrun.dispatch import (
+    earlier_parts,
+    features,
+    graphbolt,
+    halo_edges,
+    lost_parts,
+    node_map,
+    write_part_config,
+)
 from dglrun.dispatch.checkpoint import Checkpoint, fingerprint, load_checkpoint, remove_stale_ranks
 from dglrun.dispatch.edges import EdgeReader, Edges
+from dglrun.dispatch.halo_edges import HaloEdges
 from dglrun.dispatch.node_map import Nodes
 from dglrun.dispatch.source import EDGE, NODE, Options, Source, load_source
 from dglrun.dispatch.write_partition import PartGraph
@@ -84,6 +93,7 @@ def _fingerprint(options: Options, graph: ChunkedGraph, ranks: Ranks) -> str:
     files += [path for spec, _ in graph.tables().values() for path in spec.paths]
     wanted = [ranks.size, options.save_orig_nids, options.save_orig_eids, options.formats]
     wanted += [options.use_graphbolt, options.lost_parts, options.source_sums]
+    wanted += ["like partition_graph"] if options.like_partition_graph else []
     return run_on_all_ranks(ranks, lambda: fingerprint({"format": 2, "options": wanted}, files))
 
 
@@ -180,8 +190,9 @@ class Dispatch:
 
     def _write_graphs(self, edges: Edges) -> Ints:
         ranges = edges.ranges
+        leaving = self._leaving(edges)
         for part in self.owned:
-            found = PartGraph(part, self.nodes.ranges, ranges, edges.chunks[part])
+            found = PartGraph(part, self.nodes.ranges, ranges, edges.chunks[part], leaving.pop(part, None))
             found.write(self.checkpoint.part(part), self.options.formats, self.options.use_graphbolt)
             if self.options.save_orig_eids:
                 found.write_orig_eids(self.checkpoint.part(part) / "orig_eids.dgl", self.graph.etypes)
@@ -190,6 +201,12 @@ class Dispatch:
         self.checkpoint.finish(_GRAPH, facts)
         self.say("graphs written")
         return edges.sent
+
+    def _leaving(self, edges: Edges) -> dict[int, HaloEdges]:
+        """Halo edges by part; none where DGL's dispatch would store none."""
+        if not self.options.like_partition_graph:
+            return {}
+        return dict(enumerate(halo_edges.leaving(edges.chunks, self.nodes.ranges, edges.ranges)))
 
     def _sent_before(self) -> Ints:
         facts = self.checkpoint.finished[_GRAPH]

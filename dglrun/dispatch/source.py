@@ -8,6 +8,7 @@ from dglrun.dispatch import node_map, write_part_config
 from dglrun.errors import DataError
 from dglrun.formats.assignment import AssignmentMeta, load_meta
 from dglrun.formats.chunked import read
+from dglrun.formats.chunked.dgl_order import in_dgls_order
 from dglrun.formats.chunked.input_file import File
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
@@ -35,6 +36,8 @@ class Options:
         table_bytes: Node tables up to this size are kept whole on every rank.
         lost_parts: Only these are made, where the others of the same dispatch are; empty: all are.
         source_sums: Whether to leave the sums of what was read, for a verification.
+        like_partition_graph: Whether to write what `dgl.distributed.partition_graph` writes: halo edges, too,
+            its fields, and types in its order. By one rank, and with coo alone.
     """
 
     in_dir: File
@@ -49,6 +52,7 @@ class Options:
     table_bytes: int = node_map.WHOLE_TABLE_BYTES
     lost_parts: tuple[int, ...] = ()
     source_sums: bool = False
+    like_partition_graph: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def load_source(options: Options, ranks: Ranks) -> Source:
         DataError: see `dispatch`.
     """
     graph = run_on_all_ranks(ranks, lambda: ChunkedGraph.load(options.in_dir, options.metadata_filename))
+    graph = in_dgls_order(graph) if options.like_partition_graph else graph
     run_on_all_ranks(ranks, lambda: _refuse_overwriting(options, graph))
     meta = run_on_all_ranks(ranks, lambda: load_meta(options.partitions_dir))
     run_on_all_ranks(ranks, lambda: check_machines(options.ip_config, meta.num_parts))

@@ -208,19 +208,19 @@ class TableSums:
             self.values[1] += counts.astype(np.uint64)
 
 
-def has_sums(ranks: Ranks, stream: Stream, keys: int, wanted: Hashes) -> bool:
+def has_sums(ranks: Ranks, rows: Stream | Hashes, keys: int, wanted: Hashes) -> bool:
     """Whether a table has these sums; collective.
 
     Args:
         ranks: The processes.
-        stream: See `compare`.
+        rows: This rank's rows, see `compare`, or their sums in `KeyRanges.of(0, keys)`.
         keys: Number of keys.
-        wanted: The sums of the whole table in `KeyRanges.of(0, keys)`.
+        wanted: The sums of the whole table in the same ranges.
 
     Raises:
         AgreedError: the stream of some rank raised a `DataError`.
     """
-    own = run_on_all_ranks(ranks, lambda: _sums(stream, KeyRanges.of(0, keys)))
+    own = run_on_all_ranks(ranks, lambda: _sums(rows, KeyRanges.of(0, keys)) if callable(rows) else rows)
     found = np.sum(ranks.gather(own), axis=0, dtype=np.uint64)
     return bool(np.array_equal(found, wanted))
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
@@ -27,6 +27,11 @@ T = TypeVar("T")
 _OF_MPIRUN = (WORLD_SIZE, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
 """Variables that mpirun gives its ranks (Open MPI, MPICH and their kin): then MPI is asked. Others that begin
 in the same way are settings, which may stand in any environment."""
+
+_MAX_PAUSE = 1e-3
+"""Seconds that a rank sleeps at most before it asks again whether the others have come."""
+_PAUSE_SHARE = 1 / 8
+"""Of the time waited so far: the first pauses are short, so that ranks in step lose no time."""
 
 Expected = DataError | BackendMissingError
 """What may stop one rank without being a bug: all ranks then stop with its message."""
@@ -121,6 +126,8 @@ class MpiRanks:
     """The ranks of an MPI communicator.
 
     `exchange` and `concatenate` send bytes, so that MPI need not know the dtype; for shapes see `Ranks`.
+    A rank sleeps until the others have come to a collective: inside of one, MPI asks for them without a
+    pause, and a rank that waits would take the CPU from those that it waits for.
 
     Args:
         timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
@@ -155,13 +162,13 @@ class MpiRanks:
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
-        with self._waiting():
+        with self._met():
             return self.comm.allgather(value)  # type: ignore[no-any-return]
 
     def counts(self, rows: Array) -> Array:
         """See `Ranks.counts`."""
         received = np.empty_like(rows)
-        with self._waiting():
+        with self._met():
             self.comm.Alltoall(rows, received)
         return received
 
@@ -169,7 +176,7 @@ class MpiRanks:
         """See `Ranks.exchange`."""
         received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
         width = column.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
-        with self._waiting():
+        with self._met():
             self.comm.Alltoallv(_runs(column, send, width), _runs(received, receive, width))
         return received
 
@@ -178,7 +185,7 @@ class MpiRanks:
         received = np.empty((sum(rows), *own.shape[1:]), own.dtype)
         width = own.itemsize * int(np.prod(own.shape[1:], dtype=np.int64))
         mine = [own, own.nbytes, self._mpi.BYTE]
-        with self._waiting():
+        with self._met():
             self.comm.Allgatherv(mine, _runs(received, rows, width))
         return received
 
@@ -188,8 +195,14 @@ class MpiRanks:
         sys.stderr.flush()
         self.comm.Abort(code)
 
-    def _waiting(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._watchdog is None else self._watchdog.waiting()
+    @contextmanager
+    def _met(self) -> Iterator[None]:
+        """Wait until all ranks have come; the deadline holds for this and for what is done inside."""
+        with nullcontext() if self._watchdog is None else self._watchdog.waiting():
+            since, all_here = time.monotonic(), self.comm.Ibarrier()
+            while not all_here.Test():
+                time.sleep(min(_MAX_PAUSE, (time.monotonic() - since) * _PAUSE_SHARE))
+            yield
 
 
 class Watchdog:
@@ -214,8 +227,7 @@ class Watchdog:
         while not self._expired():
             time.sleep(min(1.0, self._timeout / 4))
         print(
-            f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks "
-            "(--process-group-timeout)",
+            f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks",
             file=sys.stderr,
             flush=True,
         )

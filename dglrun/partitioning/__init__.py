@@ -23,6 +23,6 @@ BACKENDS = {
 }
 """Of each mode: the first one is the default, and none runs that was not named."""
 DGL_METHODS = ("metis", "random")
-"""Methods of DGL's own partition_graph, which partitions a job's chunked graph in mode DGL-API."""
+"""Methods of DGL's own partition_graph, by which DGL assigns the nodes of a chunked graph in mode DGL-API."""
 DGL_API_BACKENDS = (*DGL_METHODS, "kaminpar")
 """Back ends of a job in mode DGL-API; with one that DGL does not have, our own dispatch writes the parts."""

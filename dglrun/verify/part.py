@@ -4,7 +4,7 @@ The rules are those that dgl.distributed relies on (its loader checks some, its 
 none): local number = ID minus the part's first ID, inner before halo, edges with their destination.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ class PartChecks:
         edges: Edges in the part, halo edges included.
         node_ids: Shuffle-global ID of each of its nodes, int64, shape (graph.num_nodes,).
         cut: Inner edges whose source is a halo node, by edge type, int64, shape (types,); counted when
-            `problems` has come to its end without any.
+            `edge_problems` has come to its end without any.
 
     Raises:
         DataError: graph.dgl is missing or damaged, or lacks a field that every part has.
@@ -55,9 +55,15 @@ class PartChecks:
         self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
         self.cut = np.zeros(len(folder.etypes), np.int64)
         self._ends: Ints = np.cumsum(folder.edges.counts[part])
+        self._has_edges = False
 
     def problems(self) -> Iterator[str]:
         """Say what is wrong with the part; nothing: every rule holds."""
+        yield from self.row_problems()
+        yield from self.edge_problems()
+
+    def row_problems(self) -> Iterator[str]:
+        """Of them those of the nodes and of the fields of nodes and edges; `edge_problems` comes next."""
         for text in (*self._fields(), *self._nodes()):
             yield f"part {self.part}: {text}"
         if self.graph.num_nodes < self.inner_nodes:
@@ -65,8 +71,18 @@ class PartChecks:
         if broken := next(self._broken_formats(), None):
             yield f"part {self.part}: {broken}"
             return
+        self._has_edges = True
+
+    def edge_problems(self, also: Callable[[EdgeBlock], None] | None = None) -> Iterator[str]:
+        """The others; nothing, too, where the edges cannot be read, as `row_problems` has said.
+
+        Args:
+            also: Gets each block of edges as it is read, with end points that are nodes of the part.
+        """
+        if not self._has_edges:
+            return
         for text in (
-            *self._edges(),
+            *self._edges(also),
             *self._forms(),
             *self._orders(),
             *self._features("node"),
@@ -96,7 +112,7 @@ class PartChecks:
         if not ascends and len(np.unique(halo)) != len(halo):
             yield "a halo node is there twice"
 
-    def _edges(self) -> Iterator[str]:
+    def _edges(self, also: Callable[[EdgeBlock], None] | None) -> Iterator[str]:
         """End points in one pass over the edges."""
         used = np.zeros(self.graph.num_nodes, bool)
         used[: self.inner_nodes] = True
@@ -114,6 +130,8 @@ class PartChecks:
                 if wrong.any():
                     found.setdefault(what, _first(block, wrong))
             self.cut += block.cut(self.inner_nodes, self._ends)
+            if also is not None:
+                also(block)
         yield from (f"edge {edge}: {what}" for what, edge in found.items())
         if not used.all():
             yield f"halo node {int(np.flatnonzero(~used)[0])} is an end of no edge"
@@ -145,15 +163,18 @@ class PartChecks:
         return total % (1 << 64)
 
     def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
-        inner, crosses = block.edges < self.inner_edges, block.dst >= self.inner_nodes
-        yield "an inner edge ends at a halo node", inner & crosses
-        yield "a halo edge ends at an inner node", ~(inner | crosses)
-        yield "its ends are not of its relation's types", self._wrong_types(block)
+        crosses = block.dst >= self.inner_nodes
+        if self.edges > self.inner_edges:
+            inner = block.edges < self.inner_edges
+            yield "an inner edge ends at a halo node", inner & crosses
+            yield "a halo edge ends at an inner node", ~(inner | crosses)
+        else:  # as dispatch writes them
+            yield "an inner edge ends at a halo node", crosses
+        if len(self.folder.ntypes) > 1:
+            yield "its ends are not of its relation's types", self._wrong_types(block)
 
     def _wrong_types(self, block: EdgeBlock) -> Array:
         wrong: Array = np.zeros(len(block.edges), bool)
-        if len(self.folder.ntypes) == 1:
-            return wrong
         ends = np.array([self.folder.ends(at) for at in range(len(self.folder.etypes))]).reshape(-1, 2)
         etypes = self._edge_types(block.edges)
         for column, local in enumerate((block.src, block.dst)):

@@ -7,6 +7,8 @@ Each rank reads its share of the source's rows and the rows of its own parts, bo
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,10 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.chunked.row_index import Index
 from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import StoredArray
-from dglrun.formats.dgl.edge_blocks import edge_blocks_between
+from dglrun.formats.dgl.edge_blocks import EdgeBlock, edge_blocks_between
 from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.mpi import checksum
-from dglrun.mpi.checksum import Hashes
+from dglrun.mpi.checksum import Hashes, KeyRanges, TableSums
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 from dglrun.mpi.shared_index import index_tables
 from dglrun.mpi.shuffle import Owners
@@ -63,6 +65,61 @@ def _load(in_dir: Path, folder: PartitionFolder, metadata: str) -> ChunkedGraph:
     return graph
 
 
+@dataclass(frozen=True)
+class KnownSums:
+    """Sums of tables, by their names, that are known before the comparison reads any; keys are row numbers.
+
+    Attributes:
+        source: Of the source's whole tables, which then are not read unless the parts' are others.
+        parts: Of this rank's rows in its parts, which then are not read a second time.
+    """
+
+    source: Mapping[str, Hashes] = field(default_factory=dict)
+    parts: Mapping[str, Hashes] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = KnownSums()
+
+
+class PartEdgeSums:
+    """The sums of a part's edges, from the blocks that `PartChecks.edge_problems` reads.
+
+    Args:
+        folder: The partition.
+        part: The part.
+        keys: How nodes and edges are called.
+    """
+
+    def __init__(self, folder: PartitionFolder, part: int, keys: GraphKeys) -> None:
+        self._folder = folder
+        self._part = part
+        self._keys = keys
+        self._ends = np.cumsum(folder.edges.counts[part]).tolist()
+        limits = [KeyRanges.of(0, keys.count("edge", at)) for at in range(len(folder.etypes))]
+        self._sums = [TableSums(each) for each in limits]
+
+    @property
+    def can_be_added(self) -> bool:
+        """Whether the edges come in the order of their numbers, as each type's must."""
+        return next(iter(self._folder.graph(self._part).formats)) == "coo"
+
+    def add(self, block: EdgeBlock) -> None:
+        """Add the inner edges of a block of consecutive edges."""
+        first = int(block.edges[0])
+        for at, (low, high) in enumerate(pairwise((0, *self._ends))):
+            start, stop = max(low, first), min(high, first + len(block.edges))
+            if start < stop:
+                rows = slice(start - first, stop - first)
+                some = EdgeBlock(block.src[rows], block.dst[rows], block.edges[rows])
+                keys = self._keys.edges(self._part, at, start - low, stop - low)
+                self._sums[at].add(keys, _hash_edges(self._keys, self._part, keys, some))
+
+    def by_table(self) -> dict[str, Hashes]:
+        """The sums of each type's edges."""
+        tables = (str(Table("edges", name)) for name in self._folder.etypes)
+        return {table: sums.values for table, sums in zip(tables, self._sums, strict=True)}
+
+
 class SourceChecks:
     """The comparisons with the source; collective, and so is every step of `problems`.
 
@@ -72,8 +129,7 @@ class SourceChecks:
         keys: How nodes and edges are called on both sides; with several ranks `OriginalIds`.
         assigned: This rank's share of the assignment, where it is known.
         ranks: The processes.
-        sums: Sums of the source's tables, which then are not read unless the parts' are others; with keys
-            that are row numbers.
+        sums: What is known of them.
 
     Raises:
         AgreedError: the source cannot be read.
@@ -86,7 +142,7 @@ class SourceChecks:
         keys: GraphKeys,
         assigned: Assigned | None,
         ranks: Ranks,
-        sums: Mapping[str, Hashes] | None = None,
+        sums: KnownSums = NOTHING_KNOWN,
     ) -> None:
         self.folder = folder
         self.graph = graph
@@ -94,8 +150,8 @@ class SourceChecks:
         self.assigned = assigned
         self.ranks = ranks
         self.parts = Owners(folder.parts, ranks.size).owned(ranks.rank)
-        self.sums = sums or {}
-        self.index: Index = {} if self.sums else index_tables(ranks, graph.tables())
+        self.sums = sums
+        self.index: Index = {} if sums.source else index_tables(ranks, graph.tables())
 
     def problems(self) -> Iterator[str]:
         """Say what differs from the source, on every rank the same; nothing: the partition is its source.
@@ -155,10 +211,10 @@ class SourceChecks:
             return
         yield from self._compare_with_source(
             f"{name} edges",
+            Table("edges", name),
             lambda: ((keys, checksum.hash_columns(keys, *ends)) for keys, *ends in self._source_edges(etype)),
             lambda: self._part_edges(etype),
             self.keys.count("edge", etype),
-            self.sums.get(str(Table("edges", name))),
         )
 
     def _source_edges(self, etype: int) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -185,8 +241,7 @@ class SourceChecks:
             keys_of = self._edge_keys(part, etype, start)
             for block in edge_blocks_between(self.folder.graph(part), start, stop, _EDGES):
                 keys = keys_of(block.edges)
-                ends = (self.keys.node_of_part(part, end) for end in (block.src, block.dst))
-                yield keys, checksum.hash_columns(keys, *ends)
+                yield keys, _hash_edges(self.keys, part, keys, block)
 
     def _edge_keys(self, part: int, etype: int, start: int) -> Callable[[Ints], Ints]:
         """Names a part's edges of a type, the first of which is `start`, by their part-local numbers.
@@ -237,10 +292,10 @@ class SourceChecks:
         at = names.index(owner)
         yield from self._compare_with_source(
             what,
+            Table(kind, owner, name.removeprefix(f"{owner}/")),
             lambda: self._source_rows(kind, at, spec),
             lambda: self._part_rows(kind, at, stored),
             self.keys.count(kind, at),
-            self.sums.get(str(Table(kind, owner, name.removeprefix(f"{owner}/")))),
         )
 
     def _source_rows(self, kind: str, at: int, spec: FileSpec) -> Blocks:
@@ -274,10 +329,12 @@ class SourceChecks:
     # --- both
 
     def _compare_with_source(
-        self, what: str, source: checksum.Stream, parts: checksum.Stream, keys: int, known: Hashes | None
+        self, what: str, table: Table, source: checksum.Stream, parts: checksum.Stream, keys: int
     ) -> Iterator[str]:
         """Compare by the known sums where there are some; what differs is named by reading the source."""
-        if known is not None and checksum.has_sums(self.ranks, parts, keys, known):
+        known = self.sums.source.get(str(table))
+        own = self.sums.parts.get(str(table))
+        if known is not None and checksum.has_sums(self.ranks, parts if own is None else own, keys, known):
             return
         if not self.index:
             self.index = index_tables(self.ranks, self.graph.tables())
@@ -317,6 +374,11 @@ class Joined:
             self._held = np.concatenate((self._held, next(self._blocks)))
         found, self._held = self._held[:rows], self._held[rows:]
         return found
+
+
+def _hash_edges(keys: GraphKeys, part: int, edges: Array, block: EdgeBlock) -> Hashes:
+    """Hash edges of a part with their keys and those of their ends."""
+    return checksum.hash_columns(edges, *(keys.node_of_part(part, end) for end in (block.src, block.dst)))
 
 
 def _other_rows(spec: FileSpec, stored: Mapping[int, StoredArray | None]) -> list[str]:

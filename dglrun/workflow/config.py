@@ -205,7 +205,7 @@ class RunConfig(BaseModel):
 
     @property
     def is_partitioned_by_dgl(self) -> bool:
-        """Whether DGL's own partition_graph partitions a chunked graph, in one process."""
+        """Whether DGL assigns the nodes of a chunked graph, in one process, as its partition_graph does."""
         return self.context.mode is Mode.DGL_API and self.assigner in DGL_METHODS
 
     @property

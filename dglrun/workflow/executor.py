@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, assert_never
 
+from dglrun.agent import folder_mark
 from dglrun.contract import env, exitcodes
 from dglrun.errors import DataError, RunError
 from dglrun.formats.kept import reference
@@ -328,7 +329,7 @@ class Executor:
         is_first = all(self._outputs[pod] is False for pod in pods[: pods.index(step.pod)])
         folder = Path(step.folder_if_first if is_first else step.folder)
         seconds = step.seconds_if_lost if has_files is None else step.seconds
-        with _marked(Path(step.folder_if_first, step.marker)):
+        with _marked(Path(step.folder_if_first), step.marker):
             deadline = time.monotonic() + seconds
             try:
                 found, is_same = self._brought(step, folder, deadline)
@@ -610,18 +611,17 @@ def _make_way(folder: Path) -> None:
 
 
 @contextmanager
-def _marked(path: Path) -> Iterator[None]:
-    """Within it a file lies there, by which a worker recognises a shared folder."""
+def _marked(folder: Path, name: str) -> Iterator[None]:
+    """Within it a file lies there, by which a worker recognises a shared folder; it must be writable."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        folder.mkdir(parents=True, exist_ok=True)
+        folder_mark.put(folder, name)
     except OSError as error:
-        raise WriteError(path, error) from error
+        raise WriteError(folder / name, error) from error
     try:
         yield
     finally:
-        with suppress(OSError):
-            path.unlink()
+        folder_mark.remove(folder, name)
 
 
 def _ignore(_line: str) -> None:

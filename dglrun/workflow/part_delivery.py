@@ -213,7 +213,7 @@ class PartDelivery:
         receiver.refusals += isinstance(error, _NotStartedError) and error.is_refusal
         if receiver.refusals >= REFUSALS:
             raise RunError(f"copy to {pod} failed: {what}", exitcodes.UNAVAILABLE)
-        receiver.start_at = now + PAUSES[min(receiver.tries, len(PAUSES)) - 1]
+        receiver.start_at = now + pause_after(receiver.tries)
         last = (what.splitlines() or [""])[-1]
         print(f"dglrun: the copy to {pod} is begun again: {last}", flush=True)
 
@@ -327,6 +327,11 @@ class _NotStartedError(Exception):
     def __init__(self, what: str, is_refusal: bool = False, why_gone: str | None = None) -> None:
         super().__init__(what)
         self.is_refusal, self.why_gone = is_refusal, why_gone
+
+
+def pause_after(tries: int) -> float:
+    """Seconds before the next start, after so many without anything; the shortest where something came."""
+    return PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
 
 
 def _done() -> "Future[None]":

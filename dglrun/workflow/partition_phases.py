@@ -156,7 +156,7 @@ def _validate_input(config: RunConfig) -> Argv:
 
 
 def _by_dgl(config: RunConfig) -> Argv:
-    """DGL's own partition_graph, as a user's script would call it."""
+    """What a user's script would have of DGL's partition_graph."""
     balance = [
         *(["--balance-train"] if config.balance_train else []),
         *(["--balance-edges"] if config.balance_edges else []),
@@ -368,6 +368,7 @@ def _assign_rank(config: RunConfig) -> Argv:
         *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
         *("--backend", config.assigner, "--balance", config.balance),
         *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
+        *("--timeout", str(config.partition_timeout)),
         *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
     )
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import dgl
 
-from dglrun.commands import dgl_api
+from dglrun.commands import dgl_partition_graph
 from dglrun.formats.chunked.metadata import ChunkedGraph
 
 if __name__ == "__main__":
     source, out, parts, method = sys.argv[1:]
-    graph = dgl_api.load(ChunkedGraph.load(Path(source)))
+    graph = dgl_partition_graph.load(ChunkedGraph.load(Path(source)))
     dgl.distributed.partition_graph(graph, "g", int(parts), out, part_method=method)

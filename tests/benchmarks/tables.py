@@ -24,6 +24,7 @@ from tests.benchmarks import (
     chunk_bench,
     dgl_api_bench,
     dispatch_bench,
+    dispatch_targets,
     partition_graphs,
     partition_speed,
     training_bench,
@@ -92,6 +93,11 @@ def dispatch_growth() -> Iterator[Cells]:
     others = (Size(500_000, 1_000_000, 1024, 2, 1, "parquet"), Size(500_000, 5_000_000, 64, 4, 4, "csv"))
     for size in (*by_edges, *others):
         yield from (run.cells() for run in dispatch_bench.measure(size, args))
+
+
+def beside_targets() -> Iterator[Cells]:
+    """Ours beside `cp`, by ranks and by edges."""
+    return dispatch_targets.rows(dispatch_bench.parse(_folder()).folder)
 
 
 def verify() -> Iterator[Cells]:
@@ -244,6 +250,7 @@ def _example(script: str, *argv: str) -> str:
 WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "dispatch": dispatch,
     "dispatch-growth": dispatch_growth,
+    "dispatch-targets": beside_targets,
     "verify": verify,
     "partition": partition,
     "partition-stages": partition_stages,

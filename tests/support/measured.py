@@ -81,6 +81,15 @@ TABLES = {
         Table("dispatch", "reference/dispatch.md", f"{_BENCHMARK} dispatch", _DISPATCH),
         Table("dispatch-growth", "reference/dispatch.md", f"{_BENCHMARK} dispatch-growth", _DISPATCH),
         Table(
+            "dispatch-targets",
+            "reference/dispatch.md",
+            f"{_BENCHMARK} dispatch-targets",
+            (
+                "what", "nodes / edges / width", "ranks, parts", "CPU s", "wall s", "MiB per rank",
+                "measured", "target: at most",
+            ),
+        ),
+        Table(
             "verify",
             "reference/verify-report.md",
             f"{_BENCHMARK} verify",

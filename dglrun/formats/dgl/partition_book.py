@@ -62,6 +62,8 @@ class Ranges:
 
     def types_of(self, ids: Array) -> Array:
         """The type of each ID: int64, same shape."""
+        if self.counts.shape[1] == 1:
+            return np.zeros(ids.shape, np.int64)
         found = np.searchsorted(self.starts.ravel(), ids, side="right") - 1
         return found % self.counts.shape[1]
 

@@ -12,7 +12,6 @@ from dglrun.formats.chunked.metadata import FILENAME
 
 IMAGE = "image"
 """What the image is called in the source of a script's partition."""
-_READ = 1 << 20
 
 
 def of_chunked_graph(folder: str) -> dict[str, str]:
@@ -124,14 +123,11 @@ def _with_names(raw: Any, root: _Folder) -> Any:
 
 
 def _sum(path: Path) -> str:
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while block := file.read(_READ):
-                found.update(block)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(str(path), error) from error
-    return found.hexdigest()
 
 
 def _unreadable(where: str, error: OSError) -> DataError:

@@ -325,7 +325,7 @@ class PartitionStore:
 
 
 def _sum(place: Place, seconds: float) -> str:
-    """The SHA-256 of a file in the store."""
+    """The SHA-256 of a file in the store; `hashlib.file_digest` reads pieces that are small for requests."""
     found = hashlib.sha256()
     try:
         with place.open_range(seconds) as file:

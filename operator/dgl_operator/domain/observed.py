@@ -215,31 +215,36 @@ def _pod(raw: Mapping[str, Any], role: Role, index: int) -> Pod:
     main = _by_name(containers).get(_main_container(raw), {})
     before = fields.items(status.get("initContainerStatuses"))
     everyone = [*before, *containers]
+    ip = _ipv4(status)
+    ends_before, main_end = [_end(each) for each in before], _end(main)
+    failures = tuple(
+        end for end in (*ends_before, *map(_end, containers)) if end is not None and end.exit_code != 0
+    )
     return Pod(
         name=_name(raw),
         uid=fields.text(metadata.get("uid")),
         role=role,
         index=index,
         phase=fields.text(status.get("phase")) or "Pending",
-        ip=_ipv4(status),
+        ip=ip,
         ready=_condition(status, "Ready").get("status") == "True",
         deleting=fields.text(metadata.get("deletionTimestamp")) != "",
         begun=any(_has_run(container) for container in everyone),
-        is_prepared=bool(before) and all(end and end.exit_code == 0 for end in map(_end, before)),
+        is_prepared=bool(before) and all(end and end.exit_code == 0 for end in ends_before),
         main_started=_has_run(main),
-        main_end=_end(main),
+        main_end=main_end,
         all_ended=_all_ended(raw, status),
-        first_failure=_first_failure(everyone),
+        first_failure=_first_failure(failures),
         disruption=_disruption(status),
-        interrupted=_interrupted(raw, status, main),
+        interrupted=_interrupted(raw, status, main_end),
         active_deadline=fields.whole(_spec(raw).get("activeDeadlineSeconds")),
         invalid_image=_invalid_image(everyone),
-        problem=_problem(_name(raw), status, everyone),
+        problem=_problem(_name(raw), status, everyone, ip),
         config_hash=_annotations(raw).get(names.ANNOTATION_CONFIG_HASH),
         attempt=attempt_of(raw),
         label=_attempt_label(raw),
         is_disrupted=_is_disrupted(status),
-        failures=tuple(end for end in map(_end, everyone) if end and end.exit_code != 0),
+        failures=failures,
         conditions=_conditions(status),
         node=fields.text(_spec(raw).get("nodeName")),
         created=fields.time(metadata.get("creationTimestamp")),
@@ -285,13 +290,13 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _state(container: Mapping[str, Any], state: str) -> Mapping[str, Any] | None:
     found = fields.mapping(container.get("state")).get(state)
-    return found if isinstance(found, Mapping) else None
+    return found if isinstance(found, dict) else None
 
 
 def _has_run(container: Mapping[str, Any]) -> bool:
     before = fields.mapping(container.get("lastState")).get("terminated")
     now = _state(container, "running"), _state(container, "terminated")
-    return isinstance(before, Mapping) or any(state is not None for state in now)
+    return isinstance(before, dict) or any(state is not None for state in now)
 
 
 def _end(container: Mapping[str, Any]) -> Ended | None:
@@ -312,11 +317,14 @@ def _all_ended(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     inits = fields.items(status.get("initContainerStatuses"))
     is_running = any(_state(each, "running") is not None for each in inits)
     named = {*known, *_containers(raw)}
-    return bool(named) and not is_running and all(_end(known.get(name, {})) for name in named)
+    return (
+        bool(named)
+        and not is_running
+        and all(_state(known.get(name, {}), "terminated") is not None for name in named)
+    )
 
 
-def _first_failure(containers: Iterable[Mapping[str, Any]]) -> Ended | None:
-    failed = [end for end in map(_end, containers) if end and end.exit_code != 0]
+def _first_failure(failed: Iterable[Ended]) -> Ended | None:
     return min(failed, key=lambda end: (end.at is None, end.at.timestamp() if end.at else 0), default=None)
 
 
@@ -360,7 +368,9 @@ def _invalid_image(containers: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Problem | None:
+def _problem(
+    name: str, status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]], ip: str | None
+) -> Problem | None:
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         reason, message = fields.text(scheduled.get("reason")), fields.text(scheduled.get("message"))
@@ -370,18 +380,17 @@ def _problem(name: str, status: Mapping[str, Any], containers: Iterable[Mapping[
         if reason := _BLOCKING.get(waiting, ""):
             where = f"pod {name}, container {fields.text(container.get('name'))}"
             return Problem(reason, f"{where}: {message or reason}")
-    if (address := fields.text(status.get("podIP"))) and _ipv4(status) is None:
+    if ip is None and (address := fields.text(status.get("podIP"))):
         return Problem("NoIPv4Address", f"pod {name} has the address {address}; DGL uses IPv4 only")
     return None
 
 
-def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], main: Mapping[str, Any]) -> bool:
+def _interrupted(raw: Mapping[str, Any], status: Mapping[str, Any], end: Ended | None) -> bool:
     """Whether something began to end the pod not later than its main container ended.
 
     Times have whole seconds. A cause in the same second counts as earlier, and so does one where a time is
     missing: a run that was cut short must not pass for a success.
     """
-    end = _end(main)
     if end is None and status.get("phase") != "Succeeded":
         return False
     ended = end.at.timestamp() if end and end.at else math.inf

@@ -112,8 +112,14 @@ def _metadata(raw: Mapping[str, Any]) -> Json:
 
 def _scalars(source: Mapping[str, Any], keys: Iterable[str]) -> Json:
     """Texts, numbers and truth values of these keys; a long text keeps its beginning."""
-    found = {key: source[key] for key in keys if isinstance(source.get(key), str | int | float)}
-    return {key: value[:MAX_TEXT] if isinstance(value, str) else value for key, value in found.items()}
+    found: Json = {}
+    for key in keys:  # many times for each event of a pod: no second dictionary, no union of types
+        value = source.get(key)
+        if isinstance(value, str):
+            found[key] = value[:MAX_TEXT]
+        elif isinstance(value, (int, float)):
+            found[key] = value
+    return found
 
 
 def _conditions(conditions: list[Mapping[str, Any]]) -> list[Json]:

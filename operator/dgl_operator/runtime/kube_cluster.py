@@ -98,6 +98,7 @@ class KubeCluster:
         settings.connection_pool_maxsize = POOL
         self._settings = settings
         self._pool: urllib3.PoolManager = client.ApiClient(settings).rest_client.pool_manager
+        self._server, self._prefix = _server(self._pool, str(settings.host))
         self._authorization = Authorization(settings.auth_settings)
         self._headers = {
             "Accept": "application/json",
@@ -282,9 +283,9 @@ class KubeCluster:
         known_by = self._authorization.headers()
         headers = {**self._headers, "Content-Type": request.content_type, **known_by}
         try:
-            response = self._pool.request(
+            response = self._server.urlopen(
                 request.method,
-                f"{self._settings.host}{request.path}{words}",
+                f"{self._prefix}{request.path}{words}",
                 body=None if request.body is None else _text(request.body),
                 headers=headers,
                 timeout=timeout,
@@ -302,6 +303,19 @@ class KubeCluster:
         if response.status == 401:
             self._authorization.forget(known_by)
         raise _error(response.status, data, response.headers.get("Retry-After"), request.name)
+
+
+def _server(
+    pool: urllib3.PoolManager, host: str
+) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
+    """Return what sends requests to the one server, and what comes before their paths.
+
+    A pool manager reads the URL and looks for the server's connections with each request, which takes it a
+    tenth of a millisecond; but only it knows how to ask a proxy.
+    """
+    if pool.proxy is not None:
+        return pool, host
+    return pool.connection_from_url(host), (urllib3.util.parse_url(host).path or "").rstrip("/")
 
 
 _NOT_PLAIN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

@@ -271,7 +271,7 @@ class Reconciler:
         """Provide what the job needs now; what can never be undone is written down before."""
         if status.irrevocable(view.job.status, decision):
             raw, _ = self._writer.write(view.raw, view.job.status, view.status(decision))
-            view = View.of(raw, self._store.seen(view.key, view.known), view.now)
+            view = View.of(readable(raw), self._store.seen(view.key, view.known), view.now)
             decision = view.decide()  # a pod may be gone since: what was decided would make it anew
             if decision.phase.is_final or decision.is_held or decision.needs_fresh_read(view.job.status):
                 return Outcome(recheck_after=0.0)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import overload
 
 from dgl_operator.api.v1alpha1 import DGLJob, JobStatus, readable_status
 from dgl_operator.domain import decide, report, status
@@ -87,6 +88,10 @@ class View:
         return Addresses(found.get(one[Role.LAUNCHER]), found.get(one[Role.PARTITIONER]), workers)
 
 
+@overload
+def readable(raw: Json) -> Json: ...
+@overload
+def readable(raw: None) -> None: ...
 def readable(raw: Json | None) -> Json | None:
     """The job with what can be read of its status: others may have written into it."""
     return None if raw is None else {**raw, "status": readable_status(raw.get("status"))}

@@ -1,4 +1,4 @@
-"""DGL's own partition_graph on a chunked graph: the same graph, original IDs kept, clear errors."""
+"""The stage of mode DGL-API on a chunked graph: the same graph, original IDs kept, clear errors."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,15 @@ import pytest
 
 from dglrun.arrays import Array
 from dglrun.commands import validate_input, verify
+from dglrun.dispatch import graphbolt
 from dglrun.formats.dgl.folder import load_folder
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy
 
 pytest.importorskip("torch")
 dgl = pytest.importorskip("dgl")
-from dglrun.commands import dgl_api  # noqa: E402 - ours: where it cannot be imported, that is a failure
+# Ours: where they cannot be imported, that is a failure.
+from dglrun.commands import dgl_api, dgl_partition_graph  # noqa: E402
 
 pytestmark = [
     pytest.mark.dgl,
@@ -77,8 +79,28 @@ def test_fewer_parts_replace_more(tmp_path: Path) -> None:
     assert run_command(verify, "verify", str(out / "toy.json"), "--in-dir", str(source)) == 0
 
 
-def test_more_parts_than_dgl_can_write_is_one_clear_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def by_partition_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the path of --use-graphbolt run with a DGL that does not know it."""
+    monkeypatch.setattr(graphbolt, "lacking", lambda: None)
+    monkeypatch.setattr(dgl_partition_graph, "GRAPHBOLT", {})
+
+
+@pytest.mark.parametrize("more", [(), ("--balance-train", "--balance-edges"), ("--method", "random")])
+def test_for_graphbolt_partition_graph_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """The same graph, with its original IDs."""
+    source, out = a_source(tmp_path), tmp_path / "out"
+    by_partition_graph(monkeypatch)
+
+    assert partition(source, out, 3, "--use-graphbolt", *more) == 0
+
+    assert sorted(path.name for path in out.iterdir()) == ["part0", "part1", "part2", "toy.json"]
+    assert run_command(verify, "verify", str(out / "toy.json"), "--in-dir", str(source)) == 0
+
+
+def test_more_parts_than_partition_graph_can_write_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DGL indexes into nothing where a part lacks a type, or all nodes; the user is told what to do.
 
@@ -86,12 +108,22 @@ def test_more_parts_than_dgl_can_write_is_one_clear_error(
     """
     toy = a_toy(parts=2)
     source = toy.write(tmp_path / "in")
+    by_partition_graph(monkeypatch)
 
     for seed in range(20):
-        code = partition(source, tmp_path / "out", 16, "--seed", str(seed))
+        code = partition(source, tmp_path / "out", 16, "--use-graphbolt", "--seed", str(seed))
 
         assert code == 65
         assert "expected fewer than 16 parts" in capsys.readouterr().err
+
+
+def test_parts_without_a_type_are_written(tmp_path: Path) -> None:
+    """Which partition_graph cannot; whether DGL can train on them is for the check of the parts."""
+    source = a_toy(parts=2).write(tmp_path / "in")
+
+    assert partition(source, tmp_path / "out", 16) == 0
+
+    assert run_command(verify, "verify", str(tmp_path / "out/toy.json"), "--in-dir", str(source)) == 0
 
 
 def test_balancing_training_nodes_needs_a_mask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,23 +149,20 @@ def test_balancing_training_nodes_needs_a_mask(tmp_path: Path, capsys: pytest.Ca
 def test_what_shall_be_balanced_reaches_dgl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], balance: tuple[bool, bool]
 ) -> None:
-    """As balance_ntypes, by the training masks, and balance_edges."""
+    """As balance_ntypes, two node types of which one may have a mask, and balance_edges."""
     asked: dict[str, Any] = {}
 
     def asking(*args: Any, **named: Any) -> Any:
         asked.update(named)
         return really(*args, **named)
 
-    really = dgl.distributed.partition_graph
-    monkeypatch.setattr(dgl.distributed, "partition_graph", asking)
+    really = dgl.metis_partition_assignment
+    monkeypatch.setattr(dgl, "metis_partition_assignment", asking)
 
     assert partition(a_source(tmp_path), tmp_path / "out", 2, *more) == 0
 
-    assert (asked["balance_ntypes"] is not None, asked["balance_edges"]) == balance
-    if balance[0]:
-        assert {ntype: masks.dtype.is_floating_point for ntype, masks in asked["balance_ntypes"].items()} == {
-            "a": False
-        }
+    classes = len(set(asked["balance_ntypes"].tolist()))
+    assert (classes == 3, asked["balance_edges"]) == balance
 
 
 def test_a_feature_with_too_few_rows_is_refused_before_anything_runs(

@@ -267,3 +267,25 @@ def test_ranks_refuse_an_output_that_cannot_be_written_first(
     assert (
         f"{tmp_path}/file/out: cannot be written: {tmp_path}/file is not a folder" in capfd.readouterr().err
     )
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_that_waits_longer_than_allowed_ends_all(tmp_path: Path) -> None:
+    """As in dispatch and in the check of the parts; here the other rank takes no part."""
+    folders = ("--in-dir", str(tmp_path), "--out-dir", str(tmp_path / "out"))
+    flags = (
+        "--metadata-filename none.json --backend random --num-parts 2 --seed 1 --balance types --imbalance 2"
+    )
+    rank = (sys.executable, "-m", "dglrun.commands.partition_rank", *folders, *flags.split())
+    rank += ("--timeout", "0.5")
+    other = (sys.executable, "-c", "import signal; from mpi4py import MPI; signal.pause()")
+    both = ("-np", "1", *rank, ":", "-np", "1", *other)
+
+    ended = subprocess.run(
+        ("mpirun", "--allow-run-as-root", "--oversubscribe", *both),
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 124
+    assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr

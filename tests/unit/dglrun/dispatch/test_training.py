@@ -1,4 +1,4 @@
-"""DGL trains on dispatched parts: two servers and two trainers on this machine.
+"""DGL trains on dispatched parts, and on those of mode DGL-API: two servers and two trainers on this machine.
 
 The second server has an address and a shared memory of its own, so it is another machine to DGL; the
 trainers reach part 1 by DGL's network protocol only. Needs root for that shared memory.
@@ -129,6 +129,7 @@ def train(python: str, folder: Path, form: str) -> list[subprocess.Popen[str]]:
 
 PYTHONS = [
     pytest.param(sys.executable, "dgl", id="graph.dgl"),
+    pytest.param(sys.executable, "api", id="as partition_graph"),
     pytest.param(
         MODERN or "",
         "bolt",
@@ -144,17 +145,14 @@ PYTHONS = [
 def test_dgl_trains_on_both_parts(tmp_path: Path, python: str, form: str) -> None:
     """Sampling and features across the parts reach an accuracy that the features alone cannot."""
     source = communities().write(tmp_path / "in", chunks=2, fmt="numpy")
-    folders = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"))
-    more = ("--use-graphbolt",) if form == "bolt" else ("--graph-formats", "csc")
-    argv = (
-        python,
-        "-m",
-        "dglrun.commands.dispatch_rank",
-        *folders,
-        "--out-dir",
-        str(tmp_path / "out"),
-        *more,
-    )
+    folders = ("--in-dir", str(source), "--out-dir", str(tmp_path / "out"))
+    if form == "api":
+        program = ("dglrun.commands.dgl_api", *folders, "--num-parts", "2", "--method", "metis")
+    else:
+        more = ("--use-graphbolt",) if form == "bolt" else ("--graph-formats", "csc")
+        assigned = ("--partitions-dir", str(source / "parts"))
+        program = ("dglrun.commands.dispatch_rank", *folders, *assigned, *more)
+    argv = (python, "-m", *program)
     subprocess.run(argv, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=120)
 
     processes = train(python, tmp_path, form)

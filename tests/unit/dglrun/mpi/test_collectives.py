@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from dglrun.mpi import collectives
 from dglrun.mpi.collectives import (
     AgreedError,
     Expected,
+    MpiRanks,
     SingleRank,
     in_rounds,
     run_on_all_ranks,
@@ -35,6 +38,42 @@ def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
 
     assert ended.returncode == 124
     assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+
+
+class LateComm:
+    """A communicator whose other rank has come when this one asks for it the `asks` + 1st time."""
+
+    rank, size = 0, 2
+
+    def __init__(self, asks: int) -> None:
+        self.left = asks
+
+    def Ibarrier(self) -> "LateComm":  # noqa: N802 - as in mpi4py
+        return self
+
+    def Test(self) -> bool:  # noqa: N802
+        self.left -= 1
+        return self.left < 0
+
+    def allgather(self, value: int) -> list[int]:
+        assert self.left < 0, "MPI is asked to wait, which takes a whole CPU"
+        return [value, value]
+
+
+@pytest.mark.parametrize("timeout", [None, 3600.0])
+def test_a_rank_sleeps_until_the_others_come(monkeypatch: pytest.MonkeyPatch, timeout: float | None) -> None:
+    """Inside of a collective, MPI takes the CPU that the other ranks of the machine need."""
+    pauses: list[float] = []
+    monkeypatch.setattr(collectives, "_mpi", object)
+    monkeypatch.setattr(collectives, "Watchdog", lambda *_: SimpleNamespace(waiting=nullcontext))
+    clock = SimpleNamespace(monotonic=lambda: 1e-3 * len(pauses), sleep=pauses.append)
+    monkeypatch.setattr(collectives, "time", clock)
+
+    assert MpiRanks(timeout, LateComm(50)).gather(7) == [7, 7]
+
+    assert len(pauses) == 50
+    assert pauses[:3] == pytest.approx([0, 1 / 8000, 2 / 8000])
+    assert max(pauses) == 1e-3
 
 
 def failing(rank: int, bad: dict[int, Expected]) -> None:

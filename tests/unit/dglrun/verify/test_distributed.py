@@ -18,12 +18,13 @@ from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
 from dglrun.mpi import checksum, source_sums
+from dglrun.mpi.checksum import Hashes
 from dglrun.mpi.collectives import Ranks, SingleRank, run_on_all_ranks
 from dglrun.mpi.exchange import ask_owners
 from dglrun.mpi.shuffle import Owners
 from dglrun.verify.keys import OriginalIds, read_assignment
 from dglrun.verify.part import PartChecks
-from dglrun.verify.source import SourceChecks, load_source
+from dglrun.verify.source import KnownSums, PartEdgeSums, SourceChecks, load_source
 from tests.support.heterographs import WITH_NODES, Toy
 from tests.support.thread_ranks import on_ranks
 from tests.unit.dglrun.verify.test_verify import a_partition, poke
@@ -31,6 +32,11 @@ from tests.unit.dglrun.verify.test_verify import a_partition, poke
 SIZES = st.integers(1, 4)
 FORMATS = st.sampled_from(["coo", "csc", "coo,csr,csc"])
 PROPERTY = settings(max_examples=40)
+
+
+def total(sums: list[dict[str, Hashes]]) -> dict[str, Hashes]:
+    """The sums of several parts."""
+    return {name: np.sum([each[name] for each in sums], axis=0, dtype=np.uint64) for name in sums[0]}
 
 
 def problems(json_path: Path, size: int) -> list[str]:
@@ -41,16 +47,27 @@ def problems(json_path: Path, size: int) -> list[str]:
         try:
             folder = load_folder(json_path)
             mine = Owners(folder.parts, ranks.size).owned(ranks.rank)
-            found = run_on_all_ranks(
-                ranks, lambda: [text for part in mine for text in PartChecks(folder, part).problems()]
-            )
+            parts = run_on_all_ranks(ranks, lambda: [PartChecks(folder, part) for part in mine])
+            found = run_on_all_ranks(ranks, lambda: [text for each in parts for text in each.row_problems()])
             if local := [text for texts in ranks.gather(found) for text in texts]:
                 return local
             graph = load_source(source, folder, ranks)
             assigned = read_assignment(source / "parts", graph, folder, ranks)
             keys = OriginalIds(folder, graph, ranks)
             sums = source_sums.read(ranks, json_path.parent, graph, source / "metadata.json")
-            return list(SourceChecks(folder, graph, keys, assigned, ranks, sums).problems())
+            own = [PartEdgeSums(folder, part, keys) for part in mine]
+            added = bool(own) and all(each.can_be_added for each in own)
+            adds = [each.add if added else None for each in own]
+            found = run_on_all_ranks(
+                ranks,
+                lambda: [
+                    text for each, add in zip(parts, adds, strict=True) for text in each.edge_problems(add)
+                ],
+            )
+            if local := [text for texts in ranks.gather(found) for text in texts]:
+                return local
+            known = KnownSums(sums, total([each.by_table() for each in own]) if added else {})
+            return list(SourceChecks(folder, graph, keys, assigned, ranks, known).problems())
         except DataError as error:
             return [str(error)]
 

@@ -18,7 +18,7 @@ from dglrun.formats.dgl.folder import load_folder
 from dglrun.mpi import shuffle, source_sums
 from dglrun.mpi.collectives import SingleRank
 from dglrun.verify.keys import OriginalIds, read_assignment
-from dglrun.verify.source import SourceChecks, load_source
+from dglrun.verify.source import KnownSums, SourceChecks, load_source
 from tests.support.heterographs import a_toy
 from tests.support.thread_ranks import on_ranks
 
@@ -44,7 +44,7 @@ def problems(source: Path) -> list[str]:
         OriginalIds(folder, graph, alone),
         read_assignment(source / "parts", graph, folder, alone),
     )
-    return list(SourceChecks(folder, graph, keys, assigned, alone, sums).problems())
+    return list(SourceChecks(folder, graph, keys, assigned, alone, KnownSums(sums)).problems())
 
 
 def unread(*args: Any, **named: Any) -> Any:

@@ -19,7 +19,7 @@ from dglrun.mpi.checksum import Difference
 from dglrun.mpi.collectives import Ranks, SingleRank
 from dglrun.mpi.shared_index import index_tables
 from dglrun.verify.keys import OriginalIds
-from dglrun.verify.source import SourceChecks
+from dglrun.verify.source import KnownSums, SourceChecks
 from tests.support.heterographs import WITH_NODES, Toy, a_toy
 from tests.support.thread_ranks import on_ranks
 from tests.unit.dglrun.dispatch.test_wide_ids import WIDE, with_holes
@@ -137,6 +137,6 @@ def checks_of_last(
     """The comparison as the last of many ranks sees it, with the index of these tables."""
     ranks: Any = Last()
     keys = OriginalIds(folder, graph, SingleRank())
-    checks = SourceChecks(folder, graph, keys, None, ranks, {"none": np.zeros((2, 64), np.uint64)})
+    checks = SourceChecks(folder, graph, keys, None, ranks, KnownSums({"none": np.zeros((2, 64), np.uint64)}))
     checks.index = index_tables(SingleRank(), tables)
     return checks

@@ -69,6 +69,12 @@ def test_each_worker_gets_its_part_and_the_json(tmp_path: Path, capfd: pytest.Ca
     assert said.count("sent 4 files, ") == 3
 
 
+@pytest.mark.parametrize(("tries", "index"), [(0, 0), (1, 0), (2, 1), (100, -1)])
+def test_a_copy_that_breaks_when_something_has_come_is_begun_again_soonest(tries: int, index: int) -> None:
+    """It waited the longest pause: nothing had been tried since, and 0 - 1 is the last index."""
+    assert part_delivery.pause_after(tries) == part_delivery.PAUSES[index]
+
+
 def test_how_far_all_are_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.config import kube_config
 
 from dgl_operator.runtime import kube_cluster
 from dgl_operator.runtime.cluster import (
@@ -93,6 +94,51 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     for api in started:
         api.server.shutdown()
         api.server.server_close()
+
+
+def answered(*_asked: object) -> Reply:
+    """An API server that answers everything with one pod."""
+    return 200, {}, json.dumps(POD).encode()
+
+
+def through(**named: str) -> KubeCluster:
+    """A client of the same server whose kubeconfig says something else of it; `{host}` is its URL."""
+    path = Path(kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+    found = yaml.safe_load(path.read_text())
+    host = found["clusters"][0]["cluster"]["server"]
+    found["clusters"][0]["cluster"] |= {key: value.format(host=host) for key, value in named.items()}
+    path.write_text(yaml.safe_dump(found))
+    return KubeCluster()
+
+
+def test_an_api_server_may_lie_below_a_path(serve: Serve) -> None:
+    """As one behind a management server does."""
+    _, api = serve(answered)
+
+    through(server="{host}/k8s/clusters/c-1/").get(Kind.POD, "n", "p")
+
+    assert [path for _, path, _ in api.asked] == ["/k8s/clusters/c-1/api/v1/namespaces/n/pods/p"]
+
+
+def test_an_api_server_is_reached_by_its_proxy(serve: Serve) -> None:
+    """A proxy of plain HTTP is asked for the whole URL."""
+    _, api = serve(answered)
+
+    through(**{"server": "http://api.example.invalid:8080", "proxy-url": "{host}"}).get(Kind.POD, "n", "p")
+
+    assert [path for _, path, _ in api.asked] == [
+        "http://api.example.invalid:8080/api/v1/namespaces/n/pods/p"
+    ]
+
+
+def test_a_redirect_is_not_followed(serve: Serve) -> None:
+    """Neither to this server nor to another: the headers hold the account's token."""
+    client, api = serve(lambda *_asked: (307, {"Location": "/elsewhere"}, b""))
+
+    with pytest.raises(ClusterBusy):
+        client.get(Kind.POD, "n", "p")
+
+    assert len(api.asked) == 1
 
 
 def failing(code: int, reason: str = "", **headers: str) -> Callable[[str, str, Json | None], Reply]:

@@ -357,6 +357,23 @@ def test_a_strangers_status_that_cannot_be_read_does_not_stop_the_job(odd: Json)
     assert operator.status["phase"] == "Completed"
 
 
+def test_what_a_stranger_writes_into_the_status_beside_our_own_write_does_not_stop_the_job() -> None:
+    """InvalidJob where a milestone's status came back with a condition that cannot be read."""
+    operator = Operator()
+    write = operator.cluster.write_status
+    odd = {"type": "Odd", "status": "True", "reason": "X", "lastTransitionTime": "0000-01-01T00:00:00Z"}
+
+    def beside_a_stranger(job: Any, status: Json) -> Json:
+        stored = write(job, status)
+        conditions = [*stored["status"]["conditions"], odd]
+        return {**stored, "status": {**stored["status"], "conditions": conditions}}
+
+    operator.cluster.write_status = beside_a_stranger  # type: ignore[method-assign]
+    training(operator)
+
+    assert operator.status["phase"] == "Training"
+
+
 class UnderPressure(MemoryCluster):
     """Refuses each status that its field would not take."""
 

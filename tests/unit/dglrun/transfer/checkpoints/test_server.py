@@ -112,7 +112,7 @@ def test_a_broken_connection_does_not_write_into_the_next_ones_file(
         connection = broken.repeat(lambda found: found)
         messages.send(connection, {"do": "put", "name": "rank-0/model.pt", "size": 7})
         connection.sendall(b"old")
-        wait_for("it has begun", lambda: list((tmp_path / "kept").glob(".dglrun-incoming-*")), 20)
+        wait_for("it has begun", lambda: list((tmp_path / "kept").glob(".dglrun-incoming-*")), 60)
 
         put(target, tmp_path / "file", "rank-0/model.pt")
         connection.sendall(b"file")
@@ -191,7 +191,7 @@ class Player:
         """Wait for no answer any more."""
         self.link.close()
         for thread in self.threads:
-            thread.join(20)
+            thread.join(60)
         assert not any(thread.is_alive() for thread in self.threads)
 
 
@@ -222,7 +222,7 @@ def make_ready(server: CheckpointServer, players: list[Player]) -> None:
     """Both keepers have said that they are ready, and wait for the first round."""
     for player in players:
         player.tell("ready", 0)
-    wait_for("both are ready", lambda: is_heard(server, 0), 20)
+    wait_for("both are ready", lambda: is_heard(server, 0), 60)
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
@@ -234,15 +234,15 @@ def test_older_files_go_when_all_have_completed_a_round(
     server.begin()
     finishing = threading.Thread(target=server.finish, args=(20.0, 20.0), daemon=True)
     finishing.start()
-    wait_for("the round has begun", lambda: all(player.answers for player in players), 20)
+    wait_for("the round has begun", lambda: all(player.answers for player in players), 60)
     assert [player.answers for player in players] == [[{"round": 1, "prune": False, "last": True}]] * 2
 
     players[0].tell("sent", 1)
     players[1].tell("sent", 1, is_complete)
-    wait_for("all is over", lambda: all(len(player.answers) == 2 for player in players), 20)
+    wait_for("all is over", lambda: all(len(player.answers) == 2 for player in players), 60)
     for player in players:
         player.link.ask({"do": "bye"})
-    finishing.join(20)
+    finishing.join(60)
 
     assert not finishing.is_alive()
     assert [player.answers[1] for player in players] == [{"leave": True, "prune": is_complete}] * 2
@@ -257,12 +257,12 @@ def test_the_last_round_waits_for_no_worker_that_is_lost(
     server.begin()
     finishing = threading.Thread(target=server.finish, args=(60.0, 60.0, (PODS[1],)), daemon=True)
     finishing.start()
-    wait_for("the round has begun", lambda: players[0].answers, 20)
+    wait_for("the round has begun", lambda: players[0].answers, 60)
 
     players[0].tell("sent", 1)
-    wait_for("all is over", lambda: len(players[0].answers) == 2, 20)
+    wait_for("all is over", lambda: len(players[0].answers) == 2, 60)
     players[0].link.ask({"do": "bye"})
-    finishing.join(20)
+    finishing.join(60)
 
     assert not finishing.is_alive()
     assert players[0].answers[1] == {"leave": True, "prune": False}
@@ -282,11 +282,11 @@ def test_no_bound_holds_once_the_launcher_finishes(
         assert not is_lifted()
         finishing = threading.Thread(target=server.finish, args=(20.0, 20.0, PODS), daemon=True)
         finishing.start()
-        wait_for("all hurry", is_lifted, 20)
+        wait_for("all hurry", is_lifted, 60)
 
         Limit(1e-9, is_lifted).take(1 << 30)
 
-    finishing.join(20)
+    finishing.join(60)
     assert not finishing.is_alive()
 
 
@@ -320,12 +320,12 @@ def test_rounds_begin_at_the_same_moment_for_all(tmp_path: Path) -> None:
     ):
         make_ready(server, players)
         server.begin()
-        wait_for("the first round", lambda: all(player.answers for player in players), 20)
+        wait_for("the first round", lambda: all(player.answers for player in players), 60)
         players[0].tell("sent", 1)
-        wait_for("one has ended it", lambda: server.states()[PODS[0]].done == 1, 20)
+        wait_for("one has ended it", lambda: server.states()[PODS[0]].done == 1, 60)
         assert len(players[0].answers) == 1
 
         players[1].tell("sent", 1)
-        wait_for("the second round", lambda: all(len(player.answers) == 2 for player in players), 20)
+        wait_for("the second round", lambda: all(len(player.answers) == 2 for player in players), 60)
 
         assert [player.answers[1] for player in players] == [{"round": 2, "prune": True, "last": False}] * 2

@@ -1,0 +1,99 @@
+"""Dispatch beside its targets: `python -m tests.benchmarks.tables dispatch-targets`.
+
+Beside `cp` of its input and output, both read from memory and both on the disk at the end; eight ranks beside
+two; 400M edges beside 80M. CPU seconds and memory are robust; compare wall times on an idle machine. The
+largest takes 20 GB of disk.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tests.benchmarks.dispatch_bench import MIB, Run, by_dglrun, finish
+from tests.benchmarks.dispatch_data import Size, generate
+
+WITH_FEATURES = Size(4_000_000, 40_000_000, 64, 2, 2, "parquet")
+EDGES_ALONE = Size(4_000_000, 80_000_000, 0, 2, 2, "parquet")
+FEW, MANY = 2, 8
+"""Ranks."""
+
+
+def rows(folder: Path | None) -> Iterator[list[str]]:
+    """Rows of the table `dispatch-targets`; inputs and outputs are made in `folder`."""
+    for parts in (2, 64):
+        yield from beside_copy(replace(WITH_FEATURES, parts=parts), folder)
+    few, many = (run(replace(WITH_FEATURES, parts=MANY, files=ranks), folder) for ranks in (FEW, MANY))
+    yield cells("dispatch", few)
+    yield cells("dispatch", many, f"{many.cpu / few.cpu:.2f} of the CPU on {FEW} ranks", "1.3")
+    less, more = (run(replace(EDGES_ALONE, edges=edges), folder) for edges in (80_000_000, 400_000_000))
+    yield cells("dispatch", less)
+    times = more.size.edges / less.size.edges
+    growth = more.cpu / less.cpu / times
+    yield cells("dispatch", more, f"{growth:.2f} of the CPU by edge", "linear")
+    held = (more.rss - less.rss) * MIB * less.size.files / (more.size.edges - less.size.edges)
+    yield cells("dispatch", more, f"{held:.1f} bytes more for each edge more of a rank", "20")
+
+
+def beside_copy(size: Size, folder: Path | None) -> Iterator[list[str]]:
+    """Copy and dispatch the same, with the writing to the disk."""
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        source, out, copy = generate(size, Path(made) / "in"), Path(made) / "ours", Path(made) / "copy"
+        os.sync()
+        began = time.monotonic()
+        by_dglrun(size, source, out)
+        to_disk(out)
+        wall = time.monotonic() - began
+        os.sync()
+        copied = copying((source, out), copy)
+        shutil.rmtree(copy)
+        yield [f"`cp` of {gib((source, out)):.1f} GiB", shape(size), "", "", f"{copied:.1f}", "", "", ""]
+        found = finish("dglrun", size, source, out / "g.json", wall)
+        yield cells("dispatch", found, f"{wall / copied:.2f} of the wall of `cp`", "2.5")
+
+
+def copying(sources: tuple[Path, ...], to: Path) -> float:
+    """Seconds to copy folders, until all is on the disk."""
+    to.mkdir()
+    began = time.monotonic()
+    subprocess.run(("cp", "-r", *map(str, sources), str(to)), check=True)
+    to_disk(to)
+    return time.monotonic() - began
+
+
+def to_disk(folder: Path) -> None:
+    """Have the kernel write all files of a folder."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+
+def gib(folders: tuple[Path, ...]) -> float:
+    """What folders hold."""
+    return sum(path.stat().st_size for each in folders for path in each.rglob("*") if path.is_file()) / 2**30
+
+
+def run(size: Size, folder: Path | None) -> Run:
+    """Generate, dispatch, verify."""
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        source, out = generate(size, Path(made) / "in"), Path(made) / "ours"
+        wall = by_dglrun(size, source, out)
+        return finish("dglrun", size, source, out / "g.json", wall)
+
+
+def cells(what: str, found: Run, measured: str = "", target: str = "") -> list[str]:
+    """A row."""
+    size = found.size
+    costs = (f"{found.cpu:.1f}", f"{found.wall:.1f}", f"{found.rss:.0f}")
+    return [what, shape(size), f"{size.files}, {size.parts}", *costs, measured, target]
+
+
+def shape(size: Size) -> str:
+    """Nodes, edges, width."""
+    return f"{size.nodes:,} / {size.edges:,} / {size.width}"
