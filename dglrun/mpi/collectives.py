@@ -31,7 +31,7 @@ in the same way are settings, which may stand in any environment."""
 _MAX_PAUSE = 1e-3
 """Seconds that a rank sleeps at most before it asks again whether the others have come."""
 _PAUSE_SHARE = 1 / 8
-"""Of the time waited so far: the first pauses are short, so that ranks in step lose no time."""
+"""Of the time waited so far: the first pauses are short, ranks in step lose a tenth of a millisecond."""
 
 Expected = DataError | BackendMissingError
 """What may stop one rank without being a bug: all ranks then stop with its message."""

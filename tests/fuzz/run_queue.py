@@ -1,7 +1,8 @@
 """How long processes waited for a CPU while they could have run, as the kernel counts it.
 
 A process that had to wait as long as it ran took twice as long for its work, whatever else there is on the
-machine: that is told apart from one that was late by itself.
+machine: that is told apart from one that was late by itself, but for one whose own threads wait for each
+other's CPU (the API server's could, by an operator that calls it without end).
 """
 
 from collections.abc import Iterable
