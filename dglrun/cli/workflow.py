@@ -41,7 +41,7 @@ def workflow(argv: Sequence[str], cluster: "ApiServer | None" = None, log: Path 
         except RunError as error:
             return _fail(f"{error}", error.words, error.code, log)
         except Terminated as ended:
-            text = f"{program.describe_end(ended)}; nothing was left running"
+            text = f"{program.describe_end(ended.number)}; nothing was left running"
             return _fail(text, "", 128 + ended.number, log)
         except Exception as error:
             if isinstance(error, OSError) and error.filename is not None:

@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -12,7 +13,7 @@ from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import UsageError, above, whole
 from dglrun.contract import exitcodes
 from dglrun.dispatch import graphbolt, pipeline, source
-from dglrun.errors import DataError
+from dglrun.errors import DataError, Terminated
 from dglrun.formats import writable
 from dglrun.formats.chunked import input_file
 from dglrun.formats.dgl import graphs
@@ -133,7 +134,8 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
 def _guard(ranks: Ranks, out: Path, work: Callable[[], None]) -> int:
     """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback.
 
-    Where all ranks know the error, one says it and all leave after it; else this rank ends the others.
+    Where all ranks know the error, one says it and all leave after it; else this rank ends the others, by a
+    signal, too: left alone they would wait for it inside of MPI, where no deadline holds any more.
     """
     try:
         with program.naming(out):
@@ -149,6 +151,12 @@ def _guard(ranks: Ranks, out: Path, work: Callable[[], None]) -> int:
     except OSError as error:
         _complain(f"rank {ranks.rank}: {program.describe(error)}")
         return _end(ranks, exitcodes.IO)
+    except (Terminated, KeyboardInterrupt) as ended:
+        if not isinstance(ranks, MpiRanks):
+            raise
+        number = ended.number if isinstance(ended, Terminated) else signal.SIGINT
+        _complain(f"rank {ranks.rank}: {program.describe_end(number)}")
+        return _end(ranks, 128 + number)
     except Exception:
         traceback.print_exc()
         _complain(f"rank {ranks.rank}: this is a bug in dglrun")

@@ -35,7 +35,7 @@ def run(name: str, work: Callable[[], int]) -> int:
         try:
             return work()
         except Terminated as ended:
-            return complain(name, describe_end(ended), 128 + ended.number)
+            return complain(name, describe_end(ended.number), 128 + ended.number)
         except Exception as error:
             code = _expected(name, error)
             if code is not None:
@@ -64,9 +64,9 @@ def internal(main: Callable[[list[str]], int]) -> int:
         return code
 
 
-def describe_end(ended: Terminated) -> str:
+def describe_end(number: int) -> str:
     """What a user is told of the signal."""
-    return "interrupted" if ended.number == signal.SIGINT else f"ended by {signal.Signals(ended.number).name}"
+    return "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
 
 
 @contextmanager

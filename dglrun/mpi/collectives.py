@@ -156,7 +156,8 @@ class MpiRanks:
 
     def split(self, color: int) -> "MpiRanks":
         """The ranks that gave the same color, in the same order, under the same deadline; collective."""
-        some = MpiRanks(None, self.comm.Split(color, self.comm.rank))
+        with self._met():
+            some = MpiRanks(None, self.comm.Split(color, self.comm.rank))
         some._watchdog = self._watchdog
         return some
 

@@ -1,6 +1,7 @@
 """Dispatch on real MPI ranks, and DGL's own loader on what it wrote."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,24 @@ from tests.support.heterographs import Toy, a_toy
 from tests.support.needs import NEEDS_MPI
 
 ROOT = Path(__file__).parents[4]
+
+SIGNALLED = """
+import os, runpy, signal, sys, threading, time
+from types import SimpleNamespace
+from dglrun.mpi import collectives
+
+def sleep(seconds):
+    if threading.current_thread() is threading.main_thread():
+        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    else:
+        time.sleep(seconds)
+
+if collectives._mpi().COMM_WORLD.rank:
+    signal.pause()
+collectives.time = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Rank 1 never comes; rank 0 runs a program and gets a signal while it waits for it."""
 
 
 def dispatch(source: Path, out: Path, *more: str) -> "subprocess.CompletedProcess[str]":
@@ -168,3 +187,37 @@ def test_dgl_loads_every_part_with_its_own_checks_on(tmp_path: Path, toy: Toy, f
     ended = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120, check=False)
 
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    ("program", "number", "told"),
+    [
+        (("dglrun", "dispatch"), signal.SIGTERM, "ended by SIGTERM"),
+        (("dglrun", "dispatch"), signal.SIGINT, "interrupted"),
+        (("dglrun.commands.dispatch_rank",), signal.SIGINT, "interrupted"),
+    ],
+)
+def test_a_signal_to_a_rank_that_waits_ends_all(
+    tmp_path: Path, program: tuple[str, ...], number: signal.Signals, told: str
+) -> None:
+    """The others would wait for it in the end of MPI, which takes no deadline."""
+    source = a_toy().write(tmp_path / "in")
+    flags = (
+        "--in-dir",
+        str(source),
+        "--partitions-dir",
+        str(source / "parts"),
+        "--out-dir",
+        str(tmp_path / "out"),
+    )
+    mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
+    argv = (*mpirun, sys.executable, "-c", SIGNALLED, *program, *flags)
+    env = os.environ | {"SIGNAL": str(int(number))}
+
+    ended = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+    assert ended.returncode == 128 + number
+    assert f"rank 0: {told}" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,23 @@ class LateComm:
         assert self.left < 0, "MPI is asked to wait, which takes a whole CPU"
         return [value, value]
 
+    def Split(self, color: int, rank: int) -> "LateComm":  # noqa: N802
+        assert self.left < 0, "MPI is asked to wait, which takes a whole CPU"
+        return self
+
+
+@dataclass
+class NotedWaits:
+    """A watchdog that notes whether a rank waits under its deadline."""
+
+    waits: bool = False
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.waits = True
+        yield
+        self.waits = False
+
 
 @pytest.mark.parametrize("timeout", [None, 3600.0])
 def test_a_rank_sleeps_until_the_others_come(monkeypatch: pytest.MonkeyPatch, timeout: float | None) -> None:
@@ -74,6 +92,20 @@ def test_a_rank_sleeps_until_the_others_come(monkeypatch: pytest.MonkeyPatch, ti
     assert len(pauses) == 50
     assert pauses[:3] == pytest.approx([0, 1 / 8000, 2 / 8000])
     assert max(pauses) == 1e-3
+
+
+def test_ranks_wait_for_each_other_before_they_form_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asleep, and under the deadline, as in every collective; the groups have it as well."""
+    dog, asleep_under_deadline = NotedWaits(), []
+    monkeypatch.setattr(collectives, "_mpi", object)
+    monkeypatch.setattr(collectives, "Watchdog", lambda *_: dog)
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: asleep_under_deadline.append(dog.waits))
+    monkeypatch.setattr(collectives, "time", clock)
+
+    of_the_group: object = MpiRanks(3600, LateComm(5)).split(0)._watchdog
+
+    assert asleep_under_deadline == [True] * 5
+    assert of_the_group is dog
 
 
 def failing(rank: int, bad: dict[int, Expected]) -> None:
