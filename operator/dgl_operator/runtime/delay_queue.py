@@ -3,7 +3,8 @@
 One run per key at a time; what is added meanwhile coalesces into one more run. After a failure the key
 waits longer each time, and new events do not cut that wait short; where a run only met what prevents its
 job, they do. Of the keys that are due, jobs under way come before new ones, namespaces take turns, and
-keys whose last run was slow may not take all runs. Not thread-safe: its owner holds a lock.
+keys whose last run was slow may not take all runs. What waits for a quiet moment is looked at when no other
+key waits for its turn, before its own time. Not thread-safe: its owner holds a lock.
 """
 
 import heapq
@@ -82,6 +83,7 @@ class DelayQueue:
         self._running: Counter[str] = Counter()
         self._accepting: Counter[str] = Counter()
         self._in_lane: Counter[_Lane] = Counter()
+        self._until_quiet: OrderedDict[Key, None] = OrderedDict()
         self._count = 0
         self._turn = 0
 
@@ -97,15 +99,20 @@ class DelayQueue:
         self._line_up(now)
         order = self._order()
         key = next((found for lane in order if (found := self._next_of(lane)) is not None), None)
-        if key is None:
+        if key is None and (key := self._quiet(now)) is None:
             return None
         self._turn += 1
+        self._until_quiet.pop(key, None)
         entry = self._entries[key]
         entry.is_waiting_for_turn, entry.due, entry.running_since = False, None, now
         self._running[key.namespace] += 1
         self._in_lane[entry.lane] += 1
         self._accepting[key.namespace] += entry.lane is _Lane.NEW
         return key
+
+    def wait_for_quiet(self, key: Key) -> None:
+        """Take the next run of a key that runs before its time, when no other key waits for its turn."""
+        self._until_quiet[key] = None
 
     def done(self, key: Key, now: float, recheck_after: float | None = None) -> None:
         """End a run that went well; look again after so many seconds, if given."""
@@ -117,6 +124,7 @@ class DelayQueue:
             self.add(key, now, recheck_after)
         elif entry.due is None:
             del self._entries[key]
+            self._until_quiet.pop(key, None)
 
     def failed(self, key: Key, now: float, at_least: float = 0.0) -> float:
         """End a run that failed; returns the seconds until the next one."""
@@ -139,7 +147,7 @@ class DelayQueue:
     def next_due(self, now: float) -> float | None:
         """When a run may begin: `now` while a key waits for its turn, None while there is none."""
         self._line_up(now)
-        if any(self._candidate(lane) is not None for lane in _Lane):
+        if any(self._candidate(lane) is not None for lane in _Lane) or self._quiet(now) is not None:
             return now
         return self._heap[0][0] if self._heap else None
 
@@ -232,6 +240,18 @@ class DelayQueue:
         if lane is _Lane.NEW:  # the last place is for another namespace
             counted, most = self._accepting, max(1, self._most_new - 1)
         return next((place for place in self._lanes[lane] if counted[place] < most), None)
+
+    def _quiet(self, now: float) -> Key | None:
+        """The first key that has waited for a quiet moment and may run; None while others wait for a turn."""
+        if self.waiting:
+            return None
+        return next((key for key in self._until_quiet if self._may_run(key, now)), None)
+
+    def _may_run(self, key: Key, now: float) -> bool:
+        entry = self._entries[key]
+        if entry.running_since is not None or entry.not_before > now:
+            return False
+        return self._running[key.namespace] < self._most_of_one
 
     def _next_of(self, lane: _Lane) -> Key | None:
         namespace = self._candidate(lane)

@@ -90,6 +90,11 @@ class Queue:
             self._queue.add(key, now, 0.0 if self._is_new(key) else self._settle)
             self._wake(now)
 
+    def wait_for_quiet(self, key: Key) -> None:
+        """Within the key's run: take its next one before its time, once no key waits for a thread."""
+        with self._changed:
+            self._queue.wait_for_quiet(key)
+
     @property
     def depth(self) -> int:
         """Keys that run, are due or are tried again; those left out that wait for a clock."""

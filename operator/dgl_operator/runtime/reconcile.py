@@ -27,7 +27,7 @@ from dgl_operator.runtime.nodes import Nodes
 from dgl_operator.runtime.queue import Outcome
 from dgl_operator.runtime.queueing import Queueing
 from dgl_operator.runtime.rehearsal import Rehearsal
-from dgl_operator.runtime.status_writer import StatusWriter
+from dgl_operator.runtime.status_writer import IDLE, Load, StatusWriter
 from dgl_operator.runtime.store import MANAGED_BY, SPEC_BYTES, SPEC_SIZE, Store
 from dgl_operator.runtime.view import View, readable
 from dglrun.contract import names, report
@@ -50,7 +50,7 @@ class Reconciler:
         metrics: Metrics,
         modes: frozenset[Mode] = validate.SUPPORTED_MODES,
         clock: Clock = SYSTEM_CLOCK,
-        is_busy: Callable[[], bool] = lambda: False,
+        load: Load = IDLE,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -62,7 +62,7 @@ class Reconciler:
         self._reader = FreshReader(cluster, store, self._applier, reads_workloads=rendering.has_kueue)
         self._queueing = Queueing(cluster, store, clock, is_enabled=rendering.has_kueue)
         self._rehearsal = Rehearsal(self._applier, clock)
-        self._writer = StatusWriter(cluster, store, metrics, clock, is_busy)
+        self._writer = StatusWriter(cluster, store, metrics, clock, load)
         self._sync = ConfigMapSync(cluster, store, clock)
         self._nodes = Nodes(cluster, clock)
         self._creations = Creations(clock)

@@ -12,7 +12,7 @@ from dgl_operator.runtime.http_server import Answer
 from dgl_operator.runtime.informer import Feed, Informer
 from dgl_operator.runtime.kinds import CHILDREN, Key, Kind
 from dgl_operator.runtime.leader_election import LeaderElection
-from dgl_operator.runtime.queue import Queue
+from dgl_operator.runtime.queue import Outcome, Queue
 from dgl_operator.runtime.reconcile import Reconciler
 from dgl_operator.runtime.settings import RECONCILE_WORKERS, Settings
 from dgl_operator.runtime.store import Store
@@ -44,10 +44,8 @@ class Service:
         if election:
             self._metrics.watch_leadership(election.name, lambda: election.is_leader)
         rendering = Rendering(settings.images, settings.has_network_policy, settings.has_kueue)
-        self._reconciler = Reconciler(
-            cluster, self._store, rendering, self._metrics, is_busy=lambda: self._queue.is_busy
-        )
-        self._queue = Queue(self._reconciler, RECONCILE_WORKERS, self._store.is_new, SETTLE_SECONDS)
+        self._queue = Queue(self._look, RECONCILE_WORKERS, self._store.is_new, SETTLE_SECONDS)
+        self._reconciler = Reconciler(cluster, self._store, rendering, self._metrics, load=self._queue)
         self._metrics.watch_depth(lambda: self._queue.depth)
         feed = Feed(cluster, self._store, self._metrics, self._changed, settings.resync_seconds)
         places = settings.namespaces or (None,)
@@ -106,6 +104,9 @@ class Service:
             gc.collect()
             memory.give_back()
         gc.unfreeze()
+
+    def _look(self, key: Key) -> Outcome:
+        return self._reconciler(key)
 
     def _is_elected(self) -> bool:
         """Stand by until this operator leads; returns whether it does."""

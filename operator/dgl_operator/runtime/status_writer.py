@@ -1,7 +1,7 @@
 """Writes a job's status when it changed, once for many small changes, and tells of each transition."""
 
 import logging
-from collections.abc import Callable
+from typing import Protocol
 
 from dgl_operator.api.v1alpha1 import JobStatus
 from dgl_operator.domain import events, status
@@ -18,11 +18,37 @@ MINOR_SECONDS = 2.0
 """Counts of pods and progress reach a job's status at most so often."""
 BUSY_SECONDS = 10.0
 """While many jobs wait for a look, so do counts, progress and phases: a status is the dearest write of all,
-and the next one holds what this one would have said."""
+and the next one holds what this one would have said. They come before that once nobody waits any more."""
 
 
 class OutdatedSchema(Exception):
     """The CRD is older than the operator: without the number of its attempt a job would be tried for ever."""
+
+
+class Load(Protocol):
+    """How busy the operator is.
+
+    Attributes:
+        is_busy: Whether many jobs wait for a look.
+    """
+
+    @property
+    def is_busy(self) -> bool: ...  # noqa: D102 - above
+
+    def wait_for_quiet(self, key: Key) -> None:
+        """Ask, within a look at a job, for the next one as soon as no job waits."""
+
+
+class _Idle:
+    """An operator that never has too much to do."""
+
+    is_busy = False
+
+    def wait_for_quiet(self, key: Key) -> None:
+        """Nobody asks."""
+
+
+IDLE = _Idle()
 
 
 class StatusWriter:
@@ -34,13 +60,22 @@ class StatusWriter:
         store: Store,
         metrics: Metrics,
         clock: Clock,
-        is_busy: Callable[[], bool] = lambda: False,
+        load: Load,
     ) -> None:
+        """Write nothing yet.
+
+        Args:
+            cluster: Where the jobs are.
+            store: What was seen of them, to which what is written is added.
+            metrics: Counts what is written.
+            clock: The time.
+            load: How busy the operator is.
+        """
         self._cluster = cluster
         self._store = store
         self._metrics = metrics
         self._clock = clock
-        self._is_busy = is_busy
+        self._load = load
         self._written: dict[Key, float] = {}
 
     def write(self, raw: Json, old: JobStatus, new: JobStatus) -> tuple[Json, float]:
@@ -82,12 +117,15 @@ class StatusWriter:
 
     def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
         """Seconds until a change that may wait is written."""
-        is_busy = self._is_busy()
+        is_busy = self._load.is_busy
         if not (status.is_minor(old, new) or (is_busy and status.can_wait(old, new))):
             return 0.0
         pause = BUSY_SECONDS if is_busy else MINOR_SECONDS
         now = self._clock.seconds()
-        return max(0.0, self._written.get(key, now - pause) + pause - now)
+        wait = max(0.0, self._written.get(key, now - pause) + pause - now)
+        if wait and is_busy:
+            self._load.wait_for_quiet(key)
+        return wait
 
     def _stored(self, raw: Json, new: JobStatus) -> Json:
         """Write the status; what the job reported must never keep its end from being written."""

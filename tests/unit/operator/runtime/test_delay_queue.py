@@ -247,6 +247,77 @@ def test_slow_keys_leave_runs_to_the_others_of_their_namespace() -> None:
     assert queue.pop(10.0) == A
 
 
+def in_its_quiet_wait(*others: Key) -> DelayQueue:
+    """A queue whose key A is due in an hour, or when none of the others, which are due, waits any more."""
+    queue = DelayQueue(RUNS)
+    queue.add(A, 0.0)
+    queue.pop(0.0)
+    queue.wait_for_quiet(A)
+    for key in others:
+        queue.add(key, 0.0)
+    queue.done(A, 0.0, 3600.0)
+    return queue
+
+
+def test_what_waits_for_a_quiet_moment_runs_when_no_other_key_waits() -> None:
+    """A status that a busy operator held back stood for ten seconds, though the others took one."""
+    b, c = Key("default", "b"), Key("other", "c")
+    queue = in_its_quiet_wait(b, c)
+
+    popped = [queue.pop(1.0) for _ in range(4)]
+
+    assert popped == [b, c, A, None]
+    assert queue.next_due(1.0) is None
+    queue.done(A, 2.0)
+    assert queue.pop(2.0) is None
+
+
+def test_what_waits_for_a_quiet_moment_keeps_its_own_time() -> None:
+    """Others may wait without end."""
+    queue = DelayQueue(1)
+    queue.add(A, 0.0)
+    queue.pop(0.0)
+    queue.wait_for_quiet(A)
+    for name in "bc":
+        queue.add(Key("default", name), 0.0)
+    queue.done(A, 0.0, 10.0)
+
+    popped = []
+    for second in range(13):
+        key = queue.pop(float(second))
+        assert key is not None
+        popped.append(key)
+        queue.add(key, float(second))
+        queue.done(key, float(second))
+
+    assert A not in popped[:10]
+    assert A in popped[10:]
+
+
+def test_news_end_a_wait_for_quiet() -> None:
+    """The look that they call for is the one that was waited for."""
+    queue = in_its_quiet_wait()
+    queue.add(A, 1.0)
+    assert queue.pop(1.0) == A
+
+    queue.done(A, 1.0)
+
+    assert (queue.pop(1.0), len(queue)) == (None, 0)
+
+
+def test_quiet_does_not_cut_the_wait_after_a_failure_short() -> None:
+    """Else an idle operator would hammer a broken API server."""
+    queue = DelayQueue(RUNS)
+    queue.add(A, 0.0)
+    queue.pop(0.0)
+    queue.wait_for_quiet(A)
+    wait = queue.failed(A, 0.0)
+
+    assert queue.pop(wait - 0.01) is None
+    assert queue.next_due(0.0) == wait
+    assert queue.pop(wait) == A
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Any order of events, runs and failures against a plain model."""
 
@@ -257,6 +328,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.running: set[Key] = set()
         self.wanted: set[Key] = set()
         self.not_before: dict[Key, float] = {}
+        self.until_quiet: set[Key] = set()
 
     keys = st.sampled_from([A, Key("default", "b"), Key("other", "c")])
 
@@ -275,20 +347,26 @@ class QueueMachine(RuleBasedStateMachine):
         if key is None:
             ready = {key for key in self.wanted - self.running if self.not_before.get(key, 0.0) <= self.now}
             assert not ready, f"due but not popped: {ready}"
+            assert not self.until_quiet - self.running, f"quiet, but not popped: {self.until_quiet}"
             return
-        assert key in self.wanted
+        assert key in self.wanted | self.until_quiet
+        self.until_quiet.discard(key)
         assert key not in self.running, "two runs of one key"
         assert self.now >= self.not_before.get(key, 0.0), "a wait was cut short"
         self.wanted.discard(key)
         self.running.add(key)
 
-    @rule(data=st.data(), fails=st.booleans())
-    def end(self, data: st.DataObject, fails: bool) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["well", "waiting for quiet", "failed"]))
+    def end(self, data: st.DataObject, how: str) -> None:
         if not self.running:
             return
         key = data.draw(st.sampled_from(sorted(self.running)))
         self.running.discard(key)
-        if fails:
+        if how == "waiting for quiet":
+            self.queue.wait_for_quiet(key)
+            self.queue.done(key, self.now, 1e9)
+            self.until_quiet.add(key)
+        elif how == "failed":
             self.not_before[key] = self.now + self.queue.failed(key, self.now)
             self.wanted.add(key)
         else:
@@ -297,7 +375,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        waiting = self.wanted - self.running
+        waiting = (self.wanted | self.until_quiet) - self.running
         assert (self.queue.next_due(self.now) is not None) == bool(waiting)
 
 

@@ -143,3 +143,28 @@ def test_a_queue_that_stops_lets_the_run_under_way_end() -> None:
 
     assert ended.is_set()
     assert runs == [KEY]
+
+
+def test_a_look_that_waits_for_quiet_comes_when_no_other_waits_for_a_thread() -> None:
+    """In seconds, not in the hour after which it is due."""
+    patient, others = Key("default", "patient"), [Key("other", f"job-{number}") for number in range(5)]
+    order: list[Key] = []
+    done = threading.Event()
+
+    def run(key: Key) -> Outcome:
+        order.append(key)
+        if key != patient:
+            return Outcome()
+        if order.count(patient) == 1:
+            for other in others:
+                queue.add(other)
+            queue.wait_for_quiet(key)
+            return Outcome(recheck_after=3600.0)
+        done.set()
+        return Outcome()
+
+    with serving(run, 1) as queue:
+        queue.add(patient)
+        assert done.wait(SECONDS)
+
+    assert order == [patient, *others, patient]

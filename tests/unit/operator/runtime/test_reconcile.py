@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
@@ -23,6 +24,17 @@ from tests.support.memory_cluster import MemoryCluster, over_quota
 KEY = Key("default", "sage")
 SOON = 60.0
 """A look that is due later is one of a clock: a deadline, say."""
+
+
+@dataclass
+class PlayedLoad:
+    """How busy an operator is, as the test says, and which jobs wait for a quiet moment."""
+
+    is_busy: bool = False
+    until_quiet: list[Key] = field(default_factory=list)
+
+    def wait_for_quiet(self, key: Key) -> None:
+        self.until_quiet.append(key)
 
 
 class Operator:
@@ -48,9 +60,9 @@ class Operator:
         rendering = Rendering(Images("watcher:v1", "kubectl:v1"), self.has_network_policy, self.has_kueue)
         self.seconds = 0.0
         clock = Clock(lambda: self.time, lambda: self.seconds)
-        self.is_busy = False
+        self.load = PlayedLoad()
         self.reconcile = Reconciler(
-            self.cluster, self.store, rendering, self.metrics, self.modes, clock, lambda: self.is_busy
+            self.cluster, self.store, rendering, self.metrics, self.modes, clock, self.load
         )
         self.see()
 

@@ -266,7 +266,7 @@ def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() ->
     """A status is the dearest write; what the next one says need not be said before."""
     operator = Operator()
     operator.look()
-    operator.is_busy = True
+    operator.load.is_busy = True
     operator.pod("sage-launcher", LAUNCHER_WAITS)
     waits = operator.look().recheck_after
     late = operator.status["phase"]
@@ -279,6 +279,24 @@ def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() ->
     assert waits is not None
     assert MINOR_SECONDS < waits <= BUSY_SECONDS
     assert (late, milestone, operator.status["phase"]) == ("Pending", "Partitioned", "Failed")
+
+
+def test_a_phase_that_was_held_back_is_written_in_the_next_quiet_moment() -> None:
+    """A neighbour's burst of a second made the phases of all jobs ten seconds old."""
+    operator = Operator()
+    operator.look()
+    operator.load.is_busy = True
+    operator.pod("sage-launcher", LAUNCHER_WAITS)
+    operator.look()
+    held = operator.status["phase"]
+    asked = list(operator.load.until_quiet)
+    operator.load.is_busy = False
+
+    operator.look()
+
+    assert (held, asked) == ("Pending", [KEY])
+    assert operator.status["phase"] == "Starting"
+    assert operator.load.until_quiet == [KEY]
 
 
 def test_a_status_after_the_end_agrees_with_itself() -> None:
