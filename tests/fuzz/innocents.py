@@ -87,6 +87,7 @@ class Innocents:
 
     Attributes:
         now: Name and UID of the job that is under way in each namespace.
+        played: How many jobs were begun.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Innocents:
         """
         self.times = {namespace: Times(patience=patience) for namespace in namespaces}
         self.now: dict[str, tuple[str, str]] = {}
+        self.played = 0
         self._api = api
         self._tell = tell
         self._processes = processes
@@ -216,7 +218,9 @@ class Innocents:
 
     def _one(self, namespace: str, seconds: float = 60.0) -> float:
         start = time.monotonic()
-        job = PlayedJob(self._api, namespace, a_played_job(f"innocent-{next(self._numbers)}"))
+        number = next(self._numbers)
+        self.played = max(self.played, number + 1)
+        job = PlayedJob(self._api, namespace, a_played_job(f"innocent-{number}"))
         self.now[namespace] = (job.name, job.raw["metadata"]["uid"])
         try:
             job.reach("Completed", seconds)

@@ -102,6 +102,7 @@ class Run:
         self._start_mib = self._end_mib = self._peak_mib = 0.0
         self._deaths = self._searches = 0
         self._counted = 0.0
+        self._jobs = 0
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="clean-up")
         self._cleaning: Future[None] | None = None
 
@@ -135,17 +136,22 @@ class Run:
         self._judge({}, {})
 
     def settle(self) -> None:
-        """Compare the memory when everything is gone; another process than at the start has no start.
+        """Compare the memory when everything is gone, and count the looks.
 
-        No batch comes any more that would notice that the operator has ended.
+        Another process than at the start has no start. No batch comes any more that would notice that the
+        operator has ended.
         """
         limit = GROWTH * self._start_mib
         self._end_mib = self._steady_mib(limit)
         if self._has_ended:
             self._deaths += 1
             self.findings.add(self._unexpected_end())
-        if self._end_mib > limit and not self._deaths:
+        if self._deaths:
+            return
+        if self._end_mib > limit:
             self.findings.add(Finding("memory has not come back", self._memory()))
+        for finding in judge.looks_finding(self._process.reconciles(), self._jobs + self._innocents.played):
+            self.findings.add(finding)
 
     def summary(self, seconds: float) -> None:
         """Print the tables."""
@@ -204,6 +210,7 @@ class Run:
             self.findings.add(finding)
         self._peak_mib = max(self._peak_mib, operator.peak_mib)
         self._judge(batch.jobs, batch.statuses())
+        self._jobs += len(batch.jobs)
         clock.lap("judge")
         self._end_clean_up()
         clock.lap("clean-up of the batch before")

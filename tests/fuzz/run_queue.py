@@ -60,7 +60,11 @@ def _threads(process: Path) -> Threads:
 
 
 def _slowness(earlier: Threads, later: Threads) -> float:
-    """By the sums over all threads: those that ended in between are missing in both."""
+    """(ran + waited for a CPU) / ran, summed over the threads that are there now.
+
+    A thread that has ended counts nothing. What the disk or other processes took is in it only as far as
+    these threads waited for a CPU meanwhile.
+    """
     ran, waited = IDLE_SECONDS, 0.0
     for thread, now in later.items():
         before = earlier.get(thread, (0, 0))

@@ -115,7 +115,7 @@ class Reconciler:
         if decision.needs_fresh_read(view.job.status):
             fresh = self._reader.fresh(view)
             if fresh is None:
-                self._forget(key)  # the store has dropped it: no watch calls for another look
+                self._forget(key)  # it is gone or going: what the watch brings of it calls for nothing here
                 return Outcome()
             if fresh.uid != view.uid:  # a new job of the name, which is to be validated like any other
                 return Outcome(recheck_after=0.0)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz import run
 from tests.fuzz.findings import Finding
+from tests.fuzz.judge import LOOKS
 from tests.fuzz.run import GROWTH, SETTLE_SECONDS, Options, Run
 from tests.fuzz.watched import LogError
 
@@ -31,10 +32,11 @@ class Operator:
     Attributes:
         memory: MiB of each second, the last one for ever.
         logged: Errors that were logged since the last look.
+        looks: How many looks it has taken at jobs.
     """
 
     def __init__(self, clock: Clock, log: Path) -> None:
-        self.memory, self.logged = [100.0], list[LogError]()
+        self.memory, self.logged, self.looks = [100.0], list[LogError](), 0
         self.problem: Finding | None = None
         self.peak_mib = 0.0
         log.write_text("")
@@ -42,6 +44,7 @@ class Operator:
             memory_mib=lambda: self.memory[min(int(clock.now), len(self.memory) - 1)],
             wait_idle=lambda: None,
             is_running=True,
+            reconciles=lambda: self.looks,
             poll=lambda: 1,
             log=log,
         )
@@ -81,6 +84,7 @@ def a_run(operator: Operator) -> Run:
         begin=lambda: None,
         stop=lambda: None,
         times={"a": None, "b": None},
+        played=20,
     )
     made._innocents = nothing  # type: ignore[assignment]
     return made
@@ -130,6 +134,19 @@ def test_an_operator_that_ends_in_the_last_clean_up_is_told(
     kind = problem.kind if problem else "the operator's process ended"
     assert told(a_run) == [f"{kind} (no traceback)"]
     assert a_run._deaths == 1
+
+
+@pytest.mark.parametrize(("more", "kinds"), [(0, []), (1, ["too many looks"])])
+def test_an_operator_that_looks_over_and_over_is_told(
+    a_run: Run, operator: Operator, more: int, kinds: list[str]
+) -> None:
+    """It would keep the API server so busy that no innocent job is judged by its time."""
+    a_run.warm_up()
+    operator.looks = LOOKS * 20 + more
+
+    a_run.settle()
+
+    assert told(a_run) == kinds
 
 
 def test_what_an_operator_has_logged_is_judged_before_another_takes_its_place(
