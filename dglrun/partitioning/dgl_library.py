@@ -8,6 +8,7 @@ returns one of them.
 import ctypes
 import runpy
 from enum import IntEnum
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -152,6 +153,14 @@ def load() -> Library:
         raise BackendMissingError("DGL's methods need dgl, which is not installed")
     try:
         found = runpy.run_path(str(Path(package.origin).parent / "_ffi/libinfo.py"))["find_lib_path"]()
-        return Library(Path(found[0]))
-    except (OSError, RuntimeError) as error:
+        return _loaded(Path(found[0]))
+    except (ImportError, OSError, RuntimeError) as error:
         raise BackendMissingError(f"dgl: its library cannot be loaded: {error}") from None
+
+
+def _loaded(path: Path) -> Library:
+    try:
+        return Library(path)
+    except OSError:  # a build for CUDA needs libraries that come with torch, which DGL's package loads first
+        import_module("dgl")
+        return Library(path)

@@ -206,6 +206,23 @@ def test_without_dgl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lacking: s
         dgl_library.load()
 
 
+def test_a_library_that_needs_torchs_is_loaded_after_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one for CUDA, whose libraries come with torch."""
+    imported: list[str] = []
+
+    class Linked(Library):
+        def __init__(self, path: Path) -> None:
+            if not imported:
+                raise OSError("libcusparse.so.12: cannot open shared object file")
+            super().__init__(path)
+
+    monkeypatch.setattr(dgl_library, "Library", Linked)
+    monkeypatch.setattr(dgl_library, "import_module", imported.append)
+
+    assert len(dgl_library.load().array(3).values()) == 3
+    assert imported == ["dgl"]
+
+
 def test_one_part_needs_no_dgl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """partition_graph runs no METIS for it either."""
     source = in_dgls_order(a_source(tmp_path, RELATIONS["several"], masked=False))
