@@ -123,26 +123,18 @@ class PartChecks:
                     wrong = (end < 0) | (end >= self.graph.num_nodes)
                     yield f"edge {_first(block, wrong)}: an end point is no node of the part"
                     return
-            from_halo = np.flatnonzero(block.src >= self.inner_nodes)
-            used[block.src[from_halo]] = True
+            used[block.src] = True
             if self.edges > self.inner_edges:
                 used[block.dst] = True
             for what, wrong in self._wrong_edges(block):
                 if wrong.any():
                     found.setdefault(what, _first(block, wrong))
-            self.cut += self._cut(block, from_halo)
+            self.cut += block.cut(self.inner_nodes, self._ends)
             if also is not None:
                 also(block)
         yield from (f"edge {edge}: {what}" for what, edge in found.items())
         if not used.all():
             yield f"halo node {int(np.flatnonzero(~used)[0])} is an end of no edge"
-
-    def _cut(self, block: EdgeBlock, from_halo: Ints) -> Ints:
-        """Cut edges of a block by edge type; `from_halo` are its rows whose source is a halo node."""
-        if len(self._ends) == 1 and self.edges == self.inner_edges:
-            return np.array([len(from_halo)])
-        some = EdgeBlock(block.src[from_halo], block.dst[from_halo], block.edges[from_halo])
-        return some.cut(self.inner_nodes, self._ends)
 
     def _forms(self) -> Iterator[str]:
         """All stored formats hold the same edges: DGL may sample from another than is checked here."""
@@ -171,13 +163,13 @@ class PartChecks:
         return total % (1 << 64)
 
     def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
+        crosses = block.dst >= self.inner_nodes
         if self.edges > self.inner_edges:
-            crosses = block.dst >= self.inner_nodes
             inner = block.edges < self.inner_edges
             yield "an inner edge ends at a halo node", inner & crosses
             yield "a halo edge ends at an inner node", ~(inner | crosses)
-        elif _is_outside(block.dst, self.inner_nodes):  # without halo edges, as dispatch writes them
-            yield "an inner edge ends at a halo node", block.dst >= self.inner_nodes
+        else:  # as dispatch writes them
+            yield "an inner edge ends at a halo node", crosses
         if len(self.folder.ntypes) > 1:
             yield "its ends are not of its relation's types", self._wrong_types(block)
 
