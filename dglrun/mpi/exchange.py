@@ -132,17 +132,29 @@ def ask_owners(ranks: Ranks, owners: Array, questions: Array, answer: Callable[[
     Returns:
         The answers in the order of the questions: shape (questions, ...), dtype and row shape of `answer`'s.
     """
+    if not (owners[1:] < owners[:-1]).any():  # grouped as they are
+        ends = np.searchsorted(owners, np.arange(ranks.size + 1))
+        return _ask_grouped(ranks, np.ascontiguousarray(questions), np.diff(ends), answer)
     groups = group_by(owners, ranks.size)
-    asked = ranks.counts(groups.counts.reshape(-1, 1)).ravel()
-    grouped = questions[groups.rows]
+    answers = _ask_grouped(ranks, questions[groups.rows], groups.counts, answer)
+    found = np.empty_like(answers)
+    found[groups.rows] = answers
+    return found
+
+
+def _ask_grouped(ranks: Ranks, grouped: Array, counts: Ints, answer: Callable[[Array], Array]) -> Array:
+    """See `ask_owners`: `counts` questions for each rank, those for rank 0 first; answers in this order."""
+    asked = ranks.counts(counts.reshape(-1, 1)).ravel()
     answered = [
         (turn, turn.answer(ranks, answer(turn.exchange(ranks, grouped))))
-        for turn in rounds(ranks, groups.counts, asked, questions.itemsize)
+        for turn in rounds(ranks, counts, asked, grouped.itemsize)
     ]
     first = answered[0][1]
-    found = np.empty((len(questions), *first.shape[1:]), first.dtype)
+    if len(answered) == 1:
+        return first
+    found = np.empty((len(grouped), *first.shape[1:]), first.dtype)
     for turn, answers in answered:
-        found[_cut(groups.rows, turn.send)] = answers
+        _put(found, turn.send, answers)
     return found
 
 

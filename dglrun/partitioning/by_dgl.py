@@ -1,9 +1,7 @@
 """DGL's own assignment of nodes to parts, as `dgl.distributed.partition_graph` makes it.
 
-torch and dgl are imported here only when they are needed: a single part needs neither.
+Of DGL only the C library is needed: see `dgl_library`.
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,8 @@ from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.partitioning import freed_memory
+from dglrun.partitioning import dgl_library, freed_memory
+from dglrun.partitioning.dgl_library import Held, Library
 from dglrun.partitioning.serial import by_type
 from dglrun.partitioning.training_nodes import TRAIN_MASK, masked_types
 
@@ -29,43 +28,83 @@ def assign(
         num_parts: Parts.
         balance_train: Whether METIS balances training nodes, too.
         balance_edges: Whether METIS balances edges.
-        seed: Seed of DGL and numpy; METIS as DGL calls it does not repeat for all that.
+        seed: Seed of DGL; METIS as DGL calls it does not repeat for all that.
 
     Returns:
         Parts by node type, uint16, shape (nodes of the type,).
 
     Raises:
         DataError: a bad row, or no training mask to balance by.
+        BackendMissingError: there is no DGL.
         BackendFailedError: METIS failed.
     """
     nodes = sum(graph.num_nodes)
     if num_parts == 1:
         return by_type(graph, np.zeros(nodes, np.uint16))
-    import dgl  # noqa: PLC0415 - heavy
-
-    dgl.seed(seed)
-    np.random.seed(seed)
+    library = dgl_library.load()
+    library.call("rng._CAPI_SetSeed", seed)
     if method == "random":
-        found = dgl.random.choice(num_parts, nodes)
+        found = _random(library, num_parts, nodes)
     else:
-        found = _metis(dgl, graph, num_parts, balance_train, balance_edges)
-    if found is None:
+        found = _metis(library, graph, num_parts, balance_train, balance_edges)
+    parts = found.values()
+    if len(parts) != nodes:
         raise BackendFailedError(f"{graph.name}: METIS, as DGL calls it, did not assign the nodes")
-    return by_type(graph, np.asarray(found).astype(np.uint16))
+    return by_type(graph, parts.astype(np.uint16))
 
 
-def _metis(dgl: Any, graph: ChunkedGraph, num_parts: int, balance_train: bool, balance_edges: bool) -> Any:
-    import torch  # noqa: PLC0415 - heavy
+def _random(library: Library, num_parts: int, nodes: int) -> Held:
+    """What dgl.random.choice does."""
+    evenly, with_replacement, bits = library.array(0), True, 64
+    return library.call("rng._CAPI_Choice", nodes, num_parts, evenly, with_replacement, bits)
 
+
+def _metis(
+    library: Library, graph: ChunkedGraph, num_parts: int, balance_train: bool, balance_edges: bool
+) -> Held:
+    """What dgl.metis_partition_assignment does."""
+    nodes = sum(graph.num_nodes)
     classes = balance_classes(graph, balance_train)
-    ends = tuple(map(torch.from_numpy, _ends(graph)))
+    src, dst = _ends(library, graph)
     freed_memory.give_back()
-    whole = dgl.graph(ends, num_nodes=sum(graph.num_nodes)).formats("csc")  # all that METIS is made of
-    del ends
-    balance = None if classes is None else torch.from_numpy(classes)
-    return dgl.metis_partition_assignment(
-        whole, num_parts, balance_ntypes=balance, balance_edges=balance_edges
+    degrees = np.bincount(dst.values(), minlength=nodes) if balance_edges else None
+    csc = _csc(library, src, dst, nodes)
+    del src, dst
+    symmetric = library.call("partition._CAPI_DGLMakeSymmetric_Hetero", csc)
+    del csc
+    weights = _weights(library, classes, degrees, nodes)
+    is_edge_cut = True
+    return library.call(
+        "partition._CAPI_DGLMetisPartition_Hetero", symmetric, num_parts, weights, "k-way", is_edge_cut
     )
+
+
+def _csc(library: Library, src: Held, dst: Held, nodes: int) -> Held:
+    """What dgl.graph((src, dst)).formats("csc") makes: a graph of one node type and one relation."""
+    name = "heterograph_index._CAPI_DGLHetero"
+    only, number = library.array(1), library.array(1)
+    only.values()[:], number.values()[:] = 0, nodes
+    types = library.call("graph_index._CAPI_DGLGraphCreate", only, only, 1, True)
+    kinds, are_sorted = library.texts("coo", "csr", "csc"), (False, False)
+    edges = library.call(f"{name}CreateUnitGraphFromCOO", 1, nodes, nodes, src, dst, kinds, *are_sorted)
+    relations = library.call("_List", edges)
+    whole = library.call(f"{name}CreateHeteroGraphWithNumNodes", types, relations, number)
+    return library.call(f"{name}GetFormatGraph", whole, library.texts("csc"))
+
+
+def _weights(library: Library, classes: Ints | None, degrees: Ints | None, nodes: int) -> Held:
+    """METIS's weights of each node, one node after the other; empty where only their number counts.
+
+    A column for each class, and the degrees: of each class in a column of its own.
+    """
+    columns = [] if classes is None else [(classes == each).astype(np.int64) for each in np.unique(classes)]
+    if degrees is not None:
+        columns += [degrees * members for members in columns] or [degrees]
+    found = library.array(nodes * len(columns))
+    table = found.values().reshape(nodes, len(columns))
+    for at, column in enumerate(columns):
+        table[:, at] = column
+    return found
 
 
 def balance_classes(graph: ChunkedGraph, balance_train: bool) -> Ints | None:
@@ -98,17 +137,18 @@ def _mask(graph: ChunkedGraph, ntype: str, rows: int) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *(block.astype(np.int64).ravel() for block in blocks)])
 
 
-def _ends(graph: ChunkedGraph) -> tuple[Ints, Ints]:
-    """Ends of all edges by homogeneous number of the nodes (user guide 7.5)."""
+def _ends(library: Library, graph: ChunkedGraph) -> tuple[Held, Held]:
+    """Ends of all edges by homogeneous number of the nodes (user guide 7.5): arrays of DGL."""
     offsets = IdMap.of(graph.ntypes, graph.num_nodes).offsets
     edges, row = sum(graph.num_edges), 0
-    ends = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    ends = library.array(edges), library.array(edges)
+    filled = ends[0].values(), ends[1].values()
     for number, etype in enumerate(graph.etypes):
         types = graph.ends(etype)
         limits = graph.num_nodes[types[0]], graph.num_nodes[types[1]]
         for block in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[number], limits=limits):
             stop = row + len(block[0])
-            for end, values, ntype in zip(ends, block, types, strict=True):
+            for end, values, ntype in zip(filled, block, types, strict=True):
                 np.add(values, offsets[ntype], out=end[row:stop])
             row = stop
     return ends

@@ -15,9 +15,13 @@ from dglrun.formats.dgl.arrays import StoredArray
 from dglrun.formats.dgl.folder import PartitionFolder
 from dglrun.formats.dgl.partition_book import id_dtype
 from dglrun.mpi.collectives import Ranks, in_rounds, run_on_all_ranks
-from dglrun.mpi.exchange import ask_owners, block_rows
+from dglrun.mpi.exchange import ask_owners
 from dglrun.mpi.shared_assignment import read_stretches
 from dglrun.mpi.shuffle import Owners
+
+_NODES = 1 << 18
+"""Nodes whose original IDs are read, or asked for, at a time: larger blocks cost more in fresh memory, which
+the kernel has to clear, than they save in rounds."""
 
 
 class GraphKeys(Protocol):
@@ -148,37 +152,41 @@ class OriginalIds:
             for at, name in enumerate(self._folder.ntypes):
                 stop = start + int(self._folder.nodes.counts[part, at])
                 if start < stop:
-                    nodes[start:stop] = self._ids["node"][part][name].rows(0, stop - start)
+                    for first, rows in self._ids["node"][part][name].blocks(_NODES):
+                        nodes[start + first : start + first + len(rows)] = rows
                 start = stop
 
     def _ask_for_halos(self, ranks: Ranks) -> None:
         """Fill in the original IDs of halo nodes, in rounds of bounded size."""
-        nothing = np.empty(0, np.int64)
-        for ids, places in in_rounds(ranks, _joined(self._halos(), block_rows(8)), (nothing, [])):
-            owners = self._folder.nodes.parts_of(ids).astype(np.int64) % ranks.size
+        nothing = np.empty(0, self._folder.nodes.dtype)
+        for ids, places in in_rounds(ranks, _joined(self._halos(), _NODES), (nothing, [])):
+            owners = self._folder.nodes.parts_of(ids)
+            if self._folder.parts > ranks.size:
+                owners %= owners.dtype.type(ranks.size)
             found, at = ask_owners(ranks, owners, ids, self._answer), 0
             for place in places:
                 place[:] = found[at : at + len(place)]
                 at += len(place)
 
-    def _halos(self) -> Iterator[tuple[Ints, Array]]:
+    def _halos(self) -> Iterator[tuple[Array, Array]]:
         """Shuffle-global IDs of halo nodes, and where their original IDs belong; shape (nodes,) each."""
-        rows = block_rows(8)
         for part, nodes in self._nodes.items():
             stored = self._folder.graph(part).node_fields["_ID"]
-            for start in range(int(self._folder.nodes.counts[part].sum()), len(nodes), rows):
-                stop = min(start + rows, len(nodes))
-                yield stored.rows(start, stop).astype(np.int64, copy=False), nodes[start:stop]
+            for start in range(int(self._folder.nodes.counts[part].sum()), len(nodes), _NODES):
+                stop = min(start + _NODES, len(nodes))
+                yield stored.rows(start, stop).astype(self._folder.nodes.dtype, copy=False), nodes[start:stop]
 
-    def _answer(self, asked: Ints) -> Ints:
-        """Original IDs of nodes of this rank's parts by their shuffle-global IDs."""
-        rows = asked + self._shifts[self._folder.nodes.parts_of(asked)]
-        return self._table[rows].astype(np.int64, copy=False)
+    def _answer(self, asked: Array) -> Array:
+        """Original IDs of nodes of this rank's parts by their shuffle-global IDs: dtype of the table."""
+        one = len(self._parts) == 1
+        shifts = self._shifts[self._parts[0] if one else self._folder.nodes.parts_of(asked)]
+        found: Array = self._table.take(asked + shifts)
+        return found
 
 
-def _joined(halos: Iterator[tuple[Ints, Array]], rows: int) -> Iterator[tuple[Ints, list[Array]]]:
+def _joined(halos: Iterator[tuple[Array, Array]], rows: int) -> Iterator[tuple[Array, list[Array]]]:
     """Several parts in a round, at least `rows` IDs: with thousands of parts most have few halo nodes."""
-    ids: list[Ints] = []
+    ids: list[Array] = []
     places: list[Array] = []
     held = 0
     for some, place in halos:

@@ -32,7 +32,7 @@ class PartChecks:
         inner_nodes: Nodes that it owns, by the JSON.
         inner_edges: Edges that it owns, by the JSON.
         edges: Edges in the part, halo edges included.
-        node_ids: Shuffle-global ID of each of its nodes, int64, shape (graph.num_nodes,).
+        halo_ids: Shuffle-global ID of each of its halo nodes, int64, shape (halo nodes,).
         cut: Inner edges whose source is a halo node, by edge type, int64, shape (types,); counted when
             `edge_problems` has come to its end without any.
 
@@ -52,7 +52,7 @@ class PartChecks:
             if lacking := [name for name in needed if name not in fields]:
                 raise DataError(f"part {part}: graph.dgl has no {', '.join(lacking)} of its {kind}s")
         self.edges = len(self.graph.edge_fields["_ID"])
-        self.node_ids = self.graph.node_fields["_ID"].rows(0, self.graph.num_nodes)
+        self.halo_ids = self.graph.node_fields["_ID"].rows(self.inner_nodes, self.graph.num_nodes)
         self.cut = np.zeros(len(folder.etypes), np.int64)
         self._ends: Ints = np.cumsum(folder.edges.counts[part])
         self._has_edges = False
@@ -103,7 +103,7 @@ class PartChecks:
 
     def _nodes(self) -> Iterator[str]:
         start, stop = self.folder.nodes.bounds(self.part)
-        halo = self.node_ids[self.inner_nodes :]
+        halo = self.halo_ids
         if len(halo) and not (halo.min() >= 0 and halo.max() < self.folder.nodes.total):
             yield f"halo node IDs: expected 0 to {self.folder.nodes.total - 1}, got others"
         if ((halo >= start) & (halo < stop)).any():
@@ -196,8 +196,9 @@ class PartChecks:
         counts = self.folder.nodes.counts[self.part]
         found = np.empty(self.graph.num_nodes, np.min_scalar_type(len(counts)))
         found[: self.inner_nodes] = np.repeat(np.arange(len(counts)), counts)
-        for at in range(self.inner_nodes, len(found), BLOCK):
-            found[at : at + BLOCK] = self.folder.nodes.types_of(self.node_ids[at : at + BLOCK])
+        halo = found[self.inner_nodes :]
+        for at in range(0, len(halo), BLOCK):
+            halo[at : at + BLOCK] = self.folder.nodes.types_of(self.halo_ids[at : at + BLOCK])
         return found
 
     def _orders(self) -> Iterator[str]:

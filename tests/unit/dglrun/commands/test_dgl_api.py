@@ -10,13 +10,14 @@ from dglrun.arrays import Array
 from dglrun.commands import validate_input, verify
 from dglrun.dispatch import graphbolt
 from dglrun.formats.dgl.folder import load_folder
+from dglrun.partitioning.dgl_library import Held, Library
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy
 
 pytest.importorskip("torch")
-dgl = pytest.importorskip("dgl")
+pytest.importorskip("dgl")
 # Ours: where they cannot be imported, that is a failure.
-from dglrun.commands import dgl_api, dgl_partition_graph  # noqa: E402
+from dglrun.commands import dgl_api, dgl_partition_graph
 
 pytestmark = [
     pytest.mark.dgl,
@@ -138,31 +139,24 @@ def test_balancing_training_nodes_needs_a_mask(tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "balance"),
-    [
-        ((), (False, False)),
-        (("--balance-train",), (True, False)),
-        (("--balance-edges",), (False, True)),
-    ],
-)
+@pytest.mark.parametrize(("more", "columns"), [((), 2), (("--balance-train",), 3), (("--balance-edges",), 4)])
 def test_what_shall_be_balanced_reaches_dgl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], balance: tuple[bool, bool]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], columns: int
 ) -> None:
-    """As balance_ntypes, two node types of which one may have a mask, and balance_edges."""
-    asked: dict[str, Any] = {}
+    """As weights: two node types, of which one may have a mask, and the in-degrees in each of them."""
+    weights: list[int] = []
 
-    def asking(*args: Any, **named: Any) -> Any:
-        asked.update(named)
-        return really(*args, **named)
+    def asking(library: Library, name: str, *args: Any) -> Held:
+        if name.endswith("MetisPartition_Hetero"):
+            weights.append(len(args[2].values()))
+        return really(library, name, *args)
 
-    really = dgl.metis_partition_assignment
-    monkeypatch.setattr(dgl, "metis_partition_assignment", asking)
+    really = Library.call
+    monkeypatch.setattr(Library, "call", asking)
 
     assert partition(a_source(tmp_path), tmp_path / "out", 2, *more) == 0
 
-    classes = len(set(asked["balance_ntypes"].tolist()))
-    assert (classes == 3, asked["balance_edges"]) == balance
+    assert weights == [columns * (60 + 40)]
 
 
 def test_a_feature_with_too_few_rows_is_refused_before_anything_runs(

@@ -66,14 +66,17 @@ def test_a_round_is_bounded_for_each_rank(counts: list[list[int]], limit: int) -
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 29), max_size=12), min_size=1, max_size=4), st.sampled_from([8, 1 << 20])
+    st.lists(st.lists(st.integers(0, 29), max_size=12), min_size=1, max_size=4),
+    st.sampled_from([8, 1 << 20]),
+    st.sets(st.integers(0, 3)),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_each_question_is_answered_by_its_owner_in_the_order_asked(
-    questions: list[list[int]], limit: int
+    drawn: list[list[int]], limit: int, ascending: set[int]
 ) -> None:
-    """Rank r knows the squares of the numbers from 10 r on."""
-    size = len(questions)
+    """Rank r knows the squares of the numbers from 10 r on; some ranks ask for them in ascending order."""
+    size = len(drawn)
+    questions = [sorted(mine) if rank in ascending else mine for rank, mine in enumerate(drawn)]
 
     def answers(ranks: ThreadRanks) -> list[int]:
         mine = np.array(questions[ranks.rank], np.int64)
