@@ -161,6 +161,10 @@ class DelayQueue:
         """Keys that are due and wait for their turn."""
         return sum(len(keys) for lane in self._lanes.values() for keys in lane.values())
 
+    def waiting_in(self, namespace: str) -> int:
+        """Of them those of a namespace."""
+        return sum(len(keys.get(namespace, ())) for keys in self._lanes.values())
+
     def depth(self, now: float) -> int:
         """Keys that run, are due or are tried again; one that waits for a deadline of its job is none."""
         return sum(_is_at_work(entry, now) for entry in self._entries.values())

@@ -101,11 +101,10 @@ class Queue:
         with self._changed:
             return self._queue.depth(time.monotonic())
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether more keys wait for a thread than there are threads."""
+    def is_busy(self, key: Key) -> bool:
+        """Whether more keys of its namespace wait for a thread than there are threads."""
         with self._changed:
-            return self._queue.waiting > len(self._threads)
+            return self._queue.waiting_in(key.namespace) > len(self._threads)
 
     @property
     def oldest_run(self) -> float:

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 MINOR_SECONDS = 2.0
 """Counts of pods and progress reach a job's status at most so often."""
 BUSY_SECONDS = 10.0
-"""While many jobs wait for a look, so do counts, progress and phases: a status is the dearest write of all,
-and the next one holds what this one would have said. They come before that once nobody waits any more."""
+"""While many jobs of a namespace wait for a look, so do counts, progress and phases: a status is the dearest
+write of all, and the next one holds what this one would have said. They come before that once none waits."""
 
 
 class OutdatedSchema(Exception):
@@ -26,14 +26,10 @@ class OutdatedSchema(Exception):
 
 
 class Load(Protocol):
-    """How busy the operator is.
+    """How busy the operator is."""
 
-    Attributes:
-        is_busy: Whether many jobs wait for a look.
-    """
-
-    @property
-    def is_busy(self) -> bool: ...  # noqa: D102 - above
+    def is_busy(self, key: Key) -> bool:
+        """Whether many jobs of this one's namespace wait for a look."""
 
     def wait_for_quiet(self, key: Key) -> None:
         """Ask, within a look at a job, for the next one as soon as no job waits."""
@@ -42,7 +38,9 @@ class Load(Protocol):
 class _Idle:
     """An operator that never has too much to do."""
 
-    is_busy = False
+    def is_busy(self, key: Key) -> bool:
+        """Never."""
+        return False
 
     def wait_for_quiet(self, key: Key) -> None:
         """Nobody asks."""
@@ -117,7 +115,7 @@ class StatusWriter:
 
     def _too_early(self, key: Key, old: JobStatus, new: JobStatus) -> float:
         """Seconds until a change that may wait is written."""
-        is_busy = self._load.is_busy
+        is_busy = self._load.is_busy(key)
         if not (status.is_minor(old, new) or (is_busy and status.can_wait(old, new))):
             return 0.0
         pause = BUSY_SECONDS if is_busy else MINOR_SECONDS

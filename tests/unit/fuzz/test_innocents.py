@@ -176,7 +176,7 @@ class Job:
     def __init__(self, *_given: object) -> None:
         self.delete = fails(ClusterBusy("DELETE: HTTP 429"))
 
-    def reach(self, *_given: object) -> None: ...
+    def complete(self, *_given: object) -> None: ...
 
 
 def an_api(**calls: Any) -> Innocents:

@@ -168,3 +168,24 @@ def test_a_look_that_waits_for_quiet_comes_when_no_other_waits_for_a_thread() ->
         assert done.wait(SECONDS)
 
     assert order == [patient, *others, patient]
+
+
+def test_a_namespace_is_busy_by_its_own_jobs() -> None:
+    """A neighbour's burst holds back no status of others."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run(_key: Key) -> Outcome:
+        begun.set()
+        assert go_on.wait(SECONDS)
+        return Outcome()
+
+    with serving(run, 1) as queue:
+        queue.add(KEY)
+        assert begun.wait(SECONDS)
+        for number in range(2):
+            queue.add(Key("many", f"job-{number}"))
+
+        busy = queue.is_busy(Key("many", "job-0")), queue.is_busy(KEY)
+        go_on.set()
+
+    assert busy == (True, False)

@@ -30,8 +30,11 @@ SOON = 60.0
 class PlayedLoad:
     """How busy an operator is, as the test says, and which jobs wait for a quiet moment."""
 
-    is_busy: bool = False
+    busy: bool = False
     until_quiet: list[Key] = field(default_factory=list)
+
+    def is_busy(self, key: Key) -> bool:
+        return self.busy
 
     def wait_for_quiet(self, key: Key) -> None:
         self.until_quiet.append(key)

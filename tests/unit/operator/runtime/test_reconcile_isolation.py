@@ -266,7 +266,7 @@ def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() ->
     """A status is the dearest write; what the next one says need not be said before."""
     operator = Operator()
     operator.look()
-    operator.load.is_busy = True
+    operator.load.busy = True
     operator.pod("sage-launcher", LAUNCHER_WAITS)
     waits = operator.look().recheck_after
     late = operator.status["phase"]
@@ -285,12 +285,12 @@ def test_a_phase_that_was_held_back_is_written_in_the_next_quiet_moment() -> Non
     """A neighbour's burst of a second made the phases of all jobs ten seconds old."""
     operator = Operator()
     operator.look()
-    operator.load.is_busy = True
+    operator.load.busy = True
     operator.pod("sage-launcher", LAUNCHER_WAITS)
     operator.look()
     held = operator.status["phase"]
     asked = list(operator.load.until_quiet)
-    operator.load.is_busy = False
+    operator.load.busy = False
 
     operator.look()
 
