@@ -72,7 +72,13 @@ class Held:
             self._free(ctypes.c_void_p(self.handle))
 
     def values(self) -> Ints:
-        """The values of an array of int64 with one dimension, not copied; they keep it."""
+        """The values of an array of int64 with one dimension, not copied; they keep it.
+
+        Raises:
+            BackendFailedError: DGL returned something else than an array.
+        """
+        if self.kind != _Kind.ARRAY:
+            raise BackendFailedError(f"DGL returned a result of kind {self.kind}, expected an array")
         tensor = ctypes.cast(ctypes.c_void_p(self.handle), ctypes.POINTER(_Tensor)).contents
         rows = int(tensor.shape[0])
         if not rows:
@@ -122,11 +128,7 @@ class Library:
         return Held(self._dll, found.handle, kind.value)
 
     def array(self, rows: int) -> Held:
-        """An array of `rows` int64, not initialized.
-
-        Raises:
-            BackendFailedError: there is no memory for it.
-        """
+        """An array of `rows` int64, not initialized; without memory for it DGL aborts the process."""
         handle, shape = ctypes.c_void_p(), (ctypes.c_int64 * 1)(rows)
         int64, cpu = (0, 64, 1), (1, 0)
         self._check("array", self._dll.DGLArrayAlloc(shape, len(shape), *int64, *cpu, ctypes.byref(handle)))

@@ -99,8 +99,10 @@ class DelayQueue:
         self._line_up(now)
         order = self._order()
         key = next((found for lane in order if (found := self._next_of(lane)) is not None), None)
-        if key is None and (key := self._quiet(now)) is None:
-            return None
+        if key is None:
+            if (key := self._quiet(now)) is None:
+                return None
+            self._entries[key].lane = self._lane(key, self._entries[key])
         self._turn += 1
         self._until_quiet.pop(key, None)
         entry = self._entries[key]
@@ -247,15 +249,17 @@ class DelayQueue:
 
     def _quiet(self, now: float) -> Key | None:
         """The first key that has waited for a quiet moment and may run; None while others wait for a turn."""
-        if self.waiting:
+        if any(self._lanes.values()):
             return None
-        return next((key for key in self._until_quiet if self._may_run(key, now)), None)
+        full = {place for place, runs in self._running.items() if runs >= self._most_of_one}
+        keys = (key for key in self._until_quiet if key.namespace not in full)
+        return next((key for key in keys if self._may_run(key, now)), None)
 
     def _may_run(self, key: Key, now: float) -> bool:
         entry = self._entries[key]
         if entry.running_since is not None or entry.not_before > now:
             return False
-        return self._running[key.namespace] < self._most_of_one
+        return not entry.is_slow or self._in_lane[_Lane.SLOW] < self._most_slow
 
     def _next_of(self, lane: _Lane) -> Key | None:
         namespace = self._candidate(lane)

@@ -18,7 +18,7 @@ MINOR_SECONDS = 2.0
 """Counts of pods and progress reach a job's status at most so often."""
 BUSY_SECONDS = 10.0
 """While many jobs of a namespace wait for a look, so do counts, progress and phases: a status is the dearest
-write of all, and the next one holds what this one would have said. They come before that once none waits."""
+write of all, and the next one holds what this one would have said. Sooner once no job at all waits."""
 
 
 class OutdatedSchema(Exception):

@@ -294,6 +294,21 @@ def test_what_waits_for_a_quiet_moment_keeps_its_own_time() -> None:
     assert A in popped[10:]
 
 
+def test_slow_keys_keep_their_share_of_the_runs_in_a_quiet_moment() -> None:
+    """Some that hang would take all threads."""
+    queue = DelayQueue(RUNS)
+    keys = [Key(f"place-{number % 4}", f"slow-{number}") for number in range(2 * RUNS)]
+    for key in keys:
+        queue.add(key, 0.0)
+        queue.pop(0.0)
+        queue.wait_for_quiet(key)
+        queue.done(key, 2 * SLOW_SECONDS, 3600.0)
+
+    popped = [queue.pop(10.0) for _ in keys]
+
+    assert sum(key is not None for key in popped) == RUNS // 2
+
+
 def test_news_end_a_wait_for_quiet() -> None:
     """The look that they call for is the one that was waited for."""
     queue = in_its_quiet_wait()
