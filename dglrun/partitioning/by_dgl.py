@@ -12,7 +12,7 @@ from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.partitioning import dgl_library, freed_memory
-from dglrun.partitioning.dgl_library import Held, Library
+from dglrun.partitioning.dgl_library import DglLibrary, Held
 from dglrun.partitioning.serial import by_type
 from dglrun.partitioning.training_nodes import TRAIN_MASK, masked_types
 
@@ -53,14 +53,14 @@ def assign(
     return by_type(graph, parts.astype(np.uint16))
 
 
-def _random(library: Library, num_parts: int, nodes: int) -> Held:
+def _random(library: DglLibrary, num_parts: int, nodes: int) -> Held:
     """What dgl.random.choice does."""
     evenly, with_replacement, bits = library.array(0), True, 64
     return library.call("rng._CAPI_Choice", nodes, num_parts, evenly, with_replacement, bits)
 
 
 def _metis(
-    library: Library, graph: ChunkedGraph, num_parts: int, balance_train: bool, balance_edges: bool
+    library: DglLibrary, graph: ChunkedGraph, num_parts: int, balance_train: bool, balance_edges: bool
 ) -> Held:
     """What dgl.metis_partition_assignment does."""
     nodes = sum(graph.num_nodes)
@@ -79,7 +79,7 @@ def _metis(
     )
 
 
-def _csc(library: Library, src: Held, dst: Held, nodes: int) -> Held:
+def _csc(library: DglLibrary, src: Held, dst: Held, nodes: int) -> Held:
     """What dgl.graph((src, dst)).formats("csc") makes: a graph of one node type and one relation."""
     name = "heterograph_index._CAPI_DGLHetero"
     only, number = library.array(1), library.array(1)
@@ -92,7 +92,7 @@ def _csc(library: Library, src: Held, dst: Held, nodes: int) -> Held:
     return library.call(f"{name}GetFormatGraph", whole, library.texts("csc"))
 
 
-def _weights(library: Library, classes: Ints | None, degrees: Ints | None, nodes: int) -> Held:
+def _weights(library: DglLibrary, classes: Ints | None, degrees: Ints | None, nodes: int) -> Held:
     """METIS's weights of each node, one node after the other; empty where only their number counts.
 
     A column for each class, and the degrees: of each class in a column of its own.
@@ -137,7 +137,7 @@ def _mask(graph: ChunkedGraph, ntype: str, rows: int) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *(block.astype(np.int64).ravel() for block in blocks)])
 
 
-def _ends(library: Library, graph: ChunkedGraph) -> tuple[Held, Held]:
+def _ends(library: DglLibrary, graph: ChunkedGraph) -> tuple[Held, Held]:
     """Ends of all edges by homogeneous number of the nodes (user guide 7.5): arrays of DGL."""
     offsets = IdMap.of(graph.ntypes, graph.num_nodes).offsets
     edges, row = sum(graph.num_edges), 0

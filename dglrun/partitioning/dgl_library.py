@@ -89,7 +89,7 @@ class Held:
         return values
 
 
-class Library:
+class DglLibrary:
     """A loaded libdgl.
 
     Args:
@@ -144,7 +144,7 @@ class Library:
             raise BackendFailedError(f"DGL's {name}: {said[0] if said else 'failed'}")
 
 
-def load() -> Library:
+def load() -> DglLibrary:
     """Find the library where DGL itself looks for it.
 
     Raises:
@@ -160,9 +160,9 @@ def load() -> Library:
         raise BackendMissingError(f"dgl: its library cannot be loaded: {error}") from None
 
 
-def _loaded(path: Path) -> Library:
+def _loaded(path: Path) -> DglLibrary:
     try:
-        return Library(path)
+        return DglLibrary(path)
     except OSError:  # a build for CUDA needs libraries that come with torch, which DGL's package loads first
         import_module("dgl")
-        return Library(path)
+        return DglLibrary(path)

@@ -10,7 +10,7 @@ from dglrun.arrays import Array
 from dglrun.commands import validate_input, verify
 from dglrun.dispatch import graphbolt
 from dglrun.formats.dgl.folder import load_folder
-from dglrun.partitioning.dgl_library import Held, Library
+from dglrun.partitioning.dgl_library import DglLibrary, Held
 from tests.support.commands import run_command
 from tests.support.heterographs import Toy, a_toy
 
@@ -146,13 +146,13 @@ def test_what_shall_be_balanced_reaches_dgl(
     """As weights: two node types, of which one may have a mask, and the in-degrees in each of them."""
     weights: list[int] = []
 
-    def asking(library: Library, name: str, *args: Any) -> Held:
+    def asking(library: DglLibrary, name: str, *args: Any) -> Held:
         if name.endswith("MetisPartition_Hetero"):
             weights.append(len(args[2].values()))
         return really(library, name, *args)
 
-    really = Library.call
-    monkeypatch.setattr(Library, "call", asking)
+    really = DglLibrary.call
+    monkeypatch.setattr(DglLibrary, "call", asking)
 
     assert partition(a_source(tmp_path), tmp_path / "out", 2, *more) == 0
 

@@ -15,7 +15,7 @@ from dglrun.formats.chunked.dgl_order import in_dgls_order
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import load_folder
 from dglrun.partitioning import by_dgl, dgl_library
-from dglrun.partitioning.dgl_library import Held, Library
+from dglrun.partitioning.dgl_library import DglLibrary, Held
 from tests.support.heterographs import Toy
 
 torch = pytest.importorskip("torch")
@@ -68,10 +68,10 @@ def asked_by_dgl(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def asked_by_us(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The same of what we ask, and what METIS answers."""
-    really = Library.call
+    really = DglLibrary.call
     found: dict[str, Any] = {}
 
-    def recording(library: Library, name: str, *args: Any) -> Held:
+    def recording(library: DglLibrary, name: str, *args: Any) -> Held:
         answer = really(library, name, *args)
         if name.endswith("CreateUnitGraphFromCOO"):
             ends = tuple(torch.from_numpy(held.values().copy()) for held in args[3:5])
@@ -82,7 +82,7 @@ def asked_by_us(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             found["parts"] = answer.values().tolist()
         return answer
 
-    monkeypatch.setattr(Library, "call", recording)
+    monkeypatch.setattr(DglLibrary, "call", recording)
     return found
 
 
@@ -156,12 +156,12 @@ def test_random_parts_are_those_of_partition_graph(tmp_path: Path) -> None:
 def test_a_metis_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DGL then gives an array without values."""
     source = in_dgls_order(a_source(tmp_path, RELATIONS["several"], masked=False))
-    really = Library.call
+    really = DglLibrary.call
 
-    def failing(library: Library, name: str, *args: Any) -> Held:
+    def failing(library: DglLibrary, name: str, *args: Any) -> Held:
         return library.array(0) if "Metis" in name else really(library, name, *args)
 
-    monkeypatch.setattr(Library, "call", failing)
+    monkeypatch.setattr(DglLibrary, "call", failing)
 
     with pytest.raises(BackendFailedError, match="METIS, as DGL calls it, did not assign the nodes"):
         by_dgl.assign(source, "metis", 2, False, False, seed=1)
@@ -210,13 +210,13 @@ def test_a_library_that_needs_torchs_is_loaded_after_dgl(monkeypatch: pytest.Mon
     """As one for CUDA, whose libraries come with torch."""
     imported: list[str] = []
 
-    class Linked(Library):
+    class Linked(DglLibrary):
         def __init__(self, path: Path) -> None:
             if not imported:
                 raise OSError("libcusparse.so.12: cannot open shared object file")
             super().__init__(path)
 
-    monkeypatch.setattr(dgl_library, "Library", Linked)
+    monkeypatch.setattr(dgl_library, "DglLibrary", Linked)
     monkeypatch.setattr(dgl_library, "import_module", imported.append)
 
     assert len(dgl_library.load().array(3).values()) == 3
