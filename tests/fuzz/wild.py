@@ -36,10 +36,11 @@ def _template(body: Json, rng: random.Random) -> tuple[Json, str]:
     return roles[role]["template"], role
 
 
-def deep(levels: int) -> Make:
-    """A job with so many levels under a template key that no schema knows."""
+def deep(least: int, most: int = 0) -> Make:
+    """A job with so many levels under a template key that no schema knows; any number up to `most`."""
 
     def make(rng: random.Random, name: str) -> Case:
+        levels = rng.randint(least, max(least, most))
         body = _plain(name)
         template, role = _template(body, rng)
         container = template["spec"]["containers"][0]
@@ -50,9 +51,13 @@ def deep(levels: int) -> Make:
         opening, closing, inside = _BRACKETS[style]
         holder["deep"] = nested(levels // (2 if style == "lists of objects" else 1), opening, closing, inside)
         return _case(
-            f"{levels:,} levels deep", f"{style} under an unknown key of {role}'s {where}", name, body
+            f"{told} levels deep",
+            f"{levels:,} levels: {style} under an unknown key of {role}'s {where}",
+            name,
+            body,
         )
 
+    told = f"{least:,} to {most:,}" if most else f"{least:,}"
     return make
 
 
@@ -335,7 +340,7 @@ OFTEN: tuple[Make, ...] = (
     odd_pod_status,
     strangers_status,
     odd_name,
-    deep(150),
+    deep(150, 200),
     deleted,
     updated,
     replicas,

@@ -14,6 +14,8 @@ from tests.cluster.other import pulled
 from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
+ALLOCATOR = {"PYTHONMALLOC": "malloc"}
+"""As its image has it."""
 
 
 class OperatorProcess:
@@ -33,7 +35,7 @@ class OperatorProcess:
             *("--metrics-bind-address", f"127.0.0.1:{self._metrics}", *flags),
         ]
         path = os.pathsep.join([str(ROOT / "operator"), str(ROOT)])
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": path}
+        environment = {**os.environ, **ALLOCATOR, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": path}
         with log.open("ab") as file:
             self._process = subprocess.Popen(argv, env=environment, stderr=file, stdout=file)
 

@@ -1,12 +1,12 @@
 """Makes the cluster hold what is wanted: creates what lacks, applies what differs, leaves what is foreign."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from dgl_operator.domain.observed import Observed, Pod, Problem, attempt_of, controller_uid
 from dgl_operator.domain.validate import INVALID_SPEC
+from dgl_operator.runtime import decode
 from dgl_operator.runtime.cluster import AlreadyExists, Cluster, ClusterBusy, Conflict, Place, Refused
 from dgl_operator.runtime.is_applied import is_met
 from dgl_operator.runtime.kinds import Json, Kind
@@ -230,8 +230,7 @@ def _few(pods: Iterator[Json]) -> list[Json]:
     size = 0
     for pod in pods:
         some.append(pod)
-        # Not pydantic's: on a deep object it takes 3 kB of this thread's stack for each level, for ever.
-        size += len(json.dumps(pod))
+        size += len(decode.encoded(pod))
         if len(some) == _AT_ONCE or size >= _BYTES_AT_ONCE:
             break
     return some

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between two attempts; they double from the first to the longest."""
-_STACK_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,7 @@ class Informer:
         self._contact = self._listed = time.monotonic()
         self._told = ""
         self._version: int | None = None
-        threading.stack_size(_STACK_BYTES)
         self._thread = threading.Thread(target=self._run, name=f"watch {self}", daemon=True)
-        threading.stack_size(0)
 
     def __str__(self) -> str:
         """What is watched, for log lines."""

@@ -101,6 +101,7 @@ class Service:
         gc.collect()
         gc.freeze()  # modules for the most part, which stay: they are not looked through each time
         while not self._stopped.wait(MEMORY_SECONDS):
+            self._store.forget_deletions()
             gc.collect()
             memory.give_back()
         gc.unfreeze()

@@ -7,12 +7,11 @@ carry our label. Thread-safe.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
-
-from pydantic_core import to_json
 
 from dgl_operator.api import kueue
 from dgl_operator.domain import fields, observed, reduced
@@ -32,8 +31,8 @@ SPEC_SIZE = "dgl-operator/spec-size"
 MANAGED_BY = "dgl-operator/managed-by"
 """Key at the top of a job whose spec says which controller looks after it; its value is that name."""
 
-_REMEMBERED_DELETIONS = 10_000
-"""UIDs of deleted objects that a late answer must not bring back."""
+_REMEMBERED_DELETIONS, _REMEMBERED_SECONDS = 10_000, 120.0
+"""So many UIDs of deleted objects, for so long: a request that is sent three times has its answer before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,15 @@ class Store:
 
     Args:
         hears_kueue: Whether Workloads are brought, so that one that is absent is none.
+        seconds: A clock that never jumps.
     """
 
-    def __init__(self, *, hears_kueue: bool = True) -> None:
+    def __init__(self, *, hears_kueue: bool = True, seconds: Callable[[], float] = time.monotonic) -> None:
         self._hears_kueue = hears_kueue
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._families: dict[Key, _Family] = {}
-        self._deleted: OrderedDict[str, None] = OrderedDict()
+        self._deleted: OrderedDict[str, float] = OrderedDict()
 
     def job(self, key: Key) -> Json | None:
         """The job as last seen."""
@@ -174,6 +175,22 @@ class Store:
             dropped = [self._drop(kind, key, name, uid) for key, name, uid in gone]
         return frozenset(key for key in dropped if key)
 
+    def forget_deletions(self) -> None:
+        """Forget the UIDs that no late answer can bring any more.
+
+        They are small and were made between large objects, whose memory only goes back when they are gone.
+        """
+        with self._lock:
+            self._forget_deletions()
+
+    def _forget_deletions(self) -> None:
+        oldest = self._seconds() - _REMEMBERED_SECONDS
+        while self._deleted:
+            uid, since = next(iter(self._deleted.items()))
+            if since > oldest and len(self._deleted) <= _REMEMBERED_DELETIONS:
+                break
+            del self._deleted[uid]
+
     def _known(self, kind: Kind, within: Callable[[Key], bool]) -> list[tuple[Key, str, _Record]]:
         families = [(key, family) for key, family in self._families.items() if within(key)]
         if kind is Kind.JOB:
@@ -222,12 +239,11 @@ class Store:
         return None if old is not None and (old.uid, old.kept) == (new.uid, new.kept) else key
 
     def _drop(self, kind: Kind, key: Key | None, name: str, uid: str) -> Key | None:
-        self._deleted[uid] = None
-        while len(self._deleted) > _REMEMBERED_DELETIONS:
-            self._deleted.popitem(last=False)
         family = self._families.get(key) if key else None
-        if key is None or family is None:
+        if key is None or family is None:  # no answer brings back what no job that we know owns
             return None
+        self._deleted[uid] = self._seconds()
+        self._forget_deletions()
         if kind is Kind.JOB:
             if family.job.uid == uid:
                 del self._families[key]
@@ -265,7 +281,7 @@ def _child(key: Key, kind: Kind, item: Json) -> _Record:
 def _record(item: Json) -> _Record:
     metadata = item["metadata"]
     rest = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-    text = to_json({**item, "metadata": rest}, inf_nan_mode="null")
+    text = decode.encoded({**item, "metadata": rest})
     return _Record(metadata["uid"], int(metadata["resourceVersion"]), text)
 
 
@@ -285,7 +301,7 @@ def _reduced_job(item: Json) -> Json:
         kept[MANAGED_BY] = item.get(MANAGED_BY) or fields.text(run_policy.get("managedBy"))
     if UNREADABLE in item or "spec" not in item:
         return kept
-    size = len(to_json(item["spec"], inf_nan_mode="null"))
+    size = len(decode.encoded(item["spec"]))
     return {**kept, SPEC_SIZE: size} if size > KEPT_SPEC_BYTES else {**kept, "spec": item["spec"]}
 
 

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from dglrun.contract import env, version
 from images.requirements import requirements
+from tests.support.operator_process import ALLOCATOR
 
 IMAGES = Path(__file__).parents[3] / "images"
 DOCKERFILES = sorted(IMAGES.rglob("Dockerfile"))
@@ -209,3 +210,10 @@ def test_an_image_installs_locked_versions_that_fit(lock: str) -> None:
     for line in lines:
         wanted = Requirement(line)
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), line
+
+
+def test_the_operator_is_tested_with_the_allocator_of_its_image() -> None:
+    """What its tests and benchmarks say of memory and CPU holds for users."""
+    text = (IMAGES / "operator" / "Dockerfile").read_text()
+
+    assert {name: value for name, value in re.findall(r"\b(PYTHONMALLOC)=(\w+)", text)} == ALLOCATOR

@@ -1,6 +1,8 @@
 """Objects are read with a bound on their depth; one beyond it is named and hides no other."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +90,34 @@ def test_items_beside_a_deep_one_are_as_they_were_written(
 
     assert decode.UNREADABLE in found.pop(at)
     assert found == items
+
+
+@given(JSON)
+def test_what_is_encoded_is_decoded_as_it_was(value: Any) -> None:
+    """The store keeps objects as text."""
+    assert decode.parsed(decode.encoded(value)) == value
+
+
+SMALL_STACK = """
+import sys, threading
+from dgl_operator.runtime import decode
+
+def read_and_keep():
+    decode.encoded(decode.one(sys.argv[1].encode()))
+
+threading.stack_size(192 * 1024)
+reader = threading.Thread(target=read_and_keep)
+reader.start()
+reader.join()
+"""
+
+
+def test_the_deepest_object_takes_little_of_a_stack() -> None:
+    """A thread never gives its stack back, and pydantic's encoder took half a megabyte of each."""
+    deepest = a_job("deep", nested(decode.MAX_DEPTH - 2))
+    assert decode.UNREADABLE not in decode.one(deepest.encode())
+
+    subprocess.run([sys.executable, "-c", SMALL_STACK, deepest], check=True)
 
 
 def test_no_text_of_an_object_is_remembered() -> None:

@@ -134,6 +134,37 @@ def test_a_deleted_object_is_not_brought_back_by_a_late_answer() -> None:
     assert known(store) == [(LAUNCHER, "the-next", "5")]
 
 
+def test_a_deletion_is_forgotten_when_no_answer_is_under_way_any_more() -> None:
+    """Each UID that stays holds a piece of memory between large objects that could go back else."""
+    now = 0.0
+    store = Store(seconds=lambda: now)
+    store.put(Kind.JOB, a_raw_job())
+    store.put(Kind.POD, pod(LAUNCHER, 1))
+    store.drop(Kind.POD, pod(LAUNCHER, 2))
+
+    now = 100.0
+    store.forget_deletions()
+    store.put(Kind.POD, pod(LAUNCHER, 1))
+    assert known(store) == []
+
+    now = 121.0
+    store.forget_deletions()
+    assert not store._deleted
+
+
+def test_a_deletion_that_concerns_no_known_job_is_not_remembered() -> None:
+    """The children of a deleted job go after it, and whatever else carries our label."""
+    store = a_store()
+    store.drop(Kind.JOB, a_raw_job())
+    remembered = dict(store._deleted)
+
+    store.drop(Kind.POD, pod(LAUNCHER, 2))
+    store.put(Kind.POD, pod(LAUNCHER, 1))
+
+    assert dict(store._deleted) == remembered
+    assert store.keys() == frozenset()
+
+
 def test_a_late_deletion_does_not_take_the_successor() -> None:
     """Another UID is another pod."""
     store = a_store()
