@@ -8,7 +8,6 @@ carry our label. Thread-safe.
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,16 +50,48 @@ class _Record:
         return found
 
 
+class _Deletions:
+    """UIDs of objects that a late answer must not bring back, for as long as one can come.
+
+    They are short texts made between large objects, whose memory only goes back when they are gone: those of
+    a job's children go with the job.
+    """
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}  # the oldest first
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._times
+
+    def add(self, uid: str, now: float) -> None:
+        """Remember one, and no more than a bound of all."""
+        self._times[uid] = now
+        if len(self._times) > _REMEMBERED_DELETIONS:
+            del self._times[next(iter(self._times))]
+
+    def discard(self, uid: str) -> None:
+        """It is alive."""
+        self._times.pop(uid, None)
+
+    def forget_before(self, time: float) -> None:
+        """Forget what was deleted before."""
+        if self._times:
+            self._times = {uid: since for uid, since in self._times.items() if since >= time}
+
+
 class _Family:
     """A job and its children."""
 
-    __slots__ = ("children", "is_new", "job", "revision")
+    __slots__ = ("children", "deletions", "is_new", "job", "revision")
 
     def __init__(self, job: _Record, is_new: bool) -> None:
         self.job = job
         self.is_new = is_new
         self.revision = 0
         self.children: dict[tuple[Kind, str], _Record] = {}
+        self.deletions = _Deletions()
 
 
 @dataclass(frozen=True)
@@ -98,7 +129,7 @@ class Store:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._families: dict[Key, _Family] = {}
-        self._deleted: OrderedDict[str, float] = OrderedDict()
+        self._deletions = _Deletions()  # of jobs
 
     def job(self, key: Key) -> Json | None:
         """The job as last seen."""
@@ -146,7 +177,9 @@ class Store:
         A watch by label reports an object as deleted when the label is taken off.
         """
         with self._lock:
-            self._deleted.pop(item["metadata"]["uid"], None)
+            deletions = self._deletions_of(kind, _key(kind, item))
+            if deletions is not None:
+                deletions.discard(item["metadata"]["uid"])
             return self._put(kind, item)
 
     def drop(self, kind: Kind, item: Json) -> Key | None:
@@ -176,20 +209,11 @@ class Store:
         return frozenset(key for key in dropped if key)
 
     def forget_deletions(self) -> None:
-        """Forget the UIDs that no late answer can bring any more.
-
-        They are small and were made between large objects, whose memory only goes back when they are gone.
-        """
+        """Forget the UIDs that no late answer can bring any more."""
         with self._lock:
-            self._forget_deletions()
-
-    def _forget_deletions(self) -> None:
-        oldest = self._seconds() - _REMEMBERED_SECONDS
-        while self._deleted:
-            uid, since = next(iter(self._deleted.items()))
-            if since > oldest and len(self._deleted) <= _REMEMBERED_DELETIONS:
-                break
-            del self._deleted[uid]
+            oldest = self._seconds() - _REMEMBERED_SECONDS
+            for deletions in (self._deletions, *(family.deletions for family in self._families.values())):
+                deletions.forget_before(oldest)
 
     def _known(self, kind: Kind, within: Callable[[Key], bool]) -> list[tuple[Key, str, _Record]]:
         families = [(key, family) for key, family in self._families.items() if within(key)]
@@ -203,9 +227,17 @@ class Store:
         ]
 
     def _put(self, kind: Kind, item: Json) -> Key | None:
-        if item["metadata"]["uid"] in self._deleted:
+        deletions = self._deletions_of(kind, _key(kind, item))
+        if deletions is None or item["metadata"]["uid"] in deletions:
             return None
         return self._put_job(item) if kind is Kind.JOB else self._put_child(kind, item)
+
+    def _deletions_of(self, kind: Kind, key: Key | None) -> _Deletions | None:
+        """Those among which an object would be, None for a child of a job that is not known."""
+        if kind is Kind.JOB:
+            return self._deletions
+        family = self._families.get(key) if key else None
+        return family.deletions if family else None
 
     def _put_job(self, item: Json) -> Key | None:
         key, new = Key.of_job(item), _record(_reduced_job(item))
@@ -242,12 +274,12 @@ class Store:
         family = self._families.get(key) if key else None
         if key is None or family is None:  # no answer brings back what no job that we know owns
             return None
-        self._deleted[uid] = self._seconds()
-        self._forget_deletions()
         if kind is Kind.JOB:
+            self._deletions.add(uid, self._seconds())
             if family.job.uid == uid:
                 del self._families[key]
             return key
+        family.deletions.add(uid, self._seconds())
         known = family.children.get((kind, name))
         if known is None or known.uid != uid:
             return None

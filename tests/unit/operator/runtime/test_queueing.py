@@ -217,7 +217,7 @@ def test_no_pod_is_added_while_the_cluster_serves_no_workloads() -> None:
     assert blocked(operator) == "KueueNotInstalled"
     operator.cluster.served.add(Kind.WORKLOAD)
     operator.cluster.objects[PLACE] = kept
-    operator.store._deleted.clear()
+    operator.store.put_alive(PLACE[0], kept)
     operator.settle()
 
     worker = operator.cluster.objects[Kind.POD, "default", "sage-worker-0"]

@@ -81,7 +81,7 @@ class Operator:
     def unsee(self, pod: Json) -> None:
         """Let the store lack a pod that is there, as a late watch does."""
         self.store.drop(Kind.POD, pod)
-        self.store._deleted.clear()
+        self.store._families[KEY].deletions.discard(pod["metadata"]["uid"])
 
     def look(self, key: Key = KEY) -> Outcome:
         """See all, reconcile once, and return the outcome; the journal has that look's writes alone."""

@@ -149,20 +149,34 @@ def test_a_deletion_is_forgotten_when_no_answer_is_under_way_any_more() -> None:
 
     now = 121.0
     store.forget_deletions()
-    assert not store._deleted
+    assert f"{LAUNCHER}-uid" not in store._families[KEY].deletions
 
 
-def test_a_deletion_that_concerns_no_known_job_is_not_remembered() -> None:
-    """The children of a deleted job go after it, and whatever else carries our label."""
-    store = a_store()
+def test_a_deleted_job_is_not_brought_back_by_a_late_answer() -> None:
+    """That of its last status, for example; its children's deletions are forgotten with it."""
+    now = 0.0
+    store = Store(seconds=lambda: now)
+    store.put(Kind.JOB, a_raw_job())
     store.drop(Kind.JOB, a_raw_job())
-    remembered = dict(store._deleted)
 
     store.drop(Kind.POD, pod(LAUNCHER, 2))
-    store.put(Kind.POD, pod(LAUNCHER, 1))
+    late = store.put(Kind.JOB, a_raw_job())
 
-    assert dict(store._deleted) == remembered
-    assert store.keys() == frozenset()
+    assert (late, store.keys()) == (None, frozenset())
+
+    now = 121.0
+    store.forget_deletions()
+    assert a_raw_job()["metadata"]["uid"] not in store._deletions
+
+
+def test_deletions_are_remembered_up_to_a_bound() -> None:
+    """Whatever is made and deleted under our names."""
+    store = a_store()
+    for number in range(10_001):
+        store.drop(Kind.POD, pod(LAUNCHER, 2, uid=f"uid-{number}"))
+
+    deletions = store._families[KEY].deletions
+    assert ("uid-0" in deletions, "uid-1" in deletions, "uid-10000" in deletions) == (False, True, True)
 
 
 def test_a_late_deletion_does_not_take_the_successor() -> None:
