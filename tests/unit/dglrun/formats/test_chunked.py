@@ -338,6 +338,29 @@ def test_an_empty_parquet_file_of_lists_says_nothing_of_their_length(tmp_path: P
     assert np.concatenate(list(read.feature_blocks(spec, 0, 2))).tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+VECTORS = (pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 2))
+
+
+@pytest.mark.parametrize("kind", VECTORS, ids=str)
+def test_vectors_are_read_from_any_row_on(tmp_path: Path, kind: pa.DataType) -> None:
+    """Of each kind of list that Arrow has; blocks begin and end within a batch."""
+    values = np.arange(14, dtype=np.float32).reshape(7, 2)
+    pq.write_table(pa.table({"x": pa.array(values.tolist(), kind)}), tmp_path / "x.parquet", row_group_size=4)
+    spec = FileSpec("parquet", (tmp_path / "x.parquet",))
+
+    for start, stop in ((0, 7), (1, 3), (3, 6), (5, 7)):
+        assert (np.concatenate(list(read.feature_blocks(spec, start, stop, 2))) == values[start:stop]).all()
+
+
+def test_a_vector_of_another_length_is_named_by_its_row(tmp_path: Path) -> None:
+    """Whatever row the reading begins at."""
+    rows = [[1.0, 2.0], [3.0, 4.0], [5.0], [6.0, 7.0, 8.0]]
+    pq.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "x.parquet")
+
+    with pytest.raises(DataError, match=r"x\.parquet: row 2: expected 2 values, got 1"):
+        list(read.feature_blocks(FileSpec("parquet", (tmp_path / "x.parquet",)), 1, 4))
+
+
 def test_a_damaged_parquet_page_is_named_by_its_file(tmp_path: Path) -> None:
     """The footer may be whole."""
     path = tmp_path / "e.parquet"
