@@ -64,6 +64,7 @@ def test_the_whole_gate_takes_every_step_in_its_order(tmp_path: Path) -> None:
         "python -m tests.cluster up",
         "python -m tests.cluster load",
         "pytest tests/integration -m integration --strict-skips",
+        "python -m tests.fuzz --number 500",
         "pytest tests/e2e -m e2e and not long --strict-skips",
     ]
     assert [call for call in calls if call in wanted] == wanted
@@ -76,7 +77,7 @@ def test_the_gate_ends_with_where_the_time_went_and_what_was_left_out(tmp_path: 
 
     end = done.stdout[done.stdout.index("== where the time went") :].splitlines()
     names = [line.split(" s  ")[1] for line in end if " s  " in line]
-    assert names[-5:] == ["up", "load", "integration", "e2e", "in all"]
+    assert names[-6:] == ["up", "load", "integration", "fuzz", "e2e", "in all"]
     assert {"clients", "tools", "format", "unit", "check", "cluster", "up"} <= set(names)
     assert end[-2:] == [
         "== LEFT OUT: 1 tests, for the reasons in tests/support/expected_skips.py",
