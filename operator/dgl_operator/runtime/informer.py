@@ -143,6 +143,7 @@ class Informer:
             self._contact = time.monotonic()
             self._see(change)
             self._version = change.version
+            del change  # else each watch would hold its last object until the next: hundreds of small pieces
             if self._stopped.is_set() or self._is_list_due():
                 break
         self._contact = time.monotonic()

@@ -216,4 +216,6 @@ def test_the_operator_is_tested_with_the_allocator_of_its_image() -> None:
     """What its tests and benchmarks say of memory and CPU holds for users."""
     text = (IMAGES / "operator" / "Dockerfile").read_text()
 
-    assert {name: value for name, value in re.findall(r"\b(PYTHONMALLOC)=(\w+)", text)} == ALLOCATOR
+    assert {
+        name: value for name, value in re.findall(r"\b(PYTHONMALLOC|GLIBC_TUNABLES)=(\S+)", text)
+    } == ALLOCATOR
