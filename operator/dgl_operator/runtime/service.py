@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 from http.server import ThreadingHTTPServer
 
 from dgl_operator.render.settings import Rendering
@@ -101,22 +102,33 @@ class Service:
         gc.collect()
         gc.freeze()  # modules for the most part, which stay: they are not looked through each time
         while not self._stopped.wait(MEMORY_SECONDS):
-            self._store.forget_deletions()
-            gc.collect()
-            memory.give_back()
+            self._give_back()
         gc.unfreeze()
+
+    def _give_back(self) -> None:
+        """Return the memory to the system that is not needed any more."""
+        self._store.forget_deletions()
+        gc.collect()
+        memory.give_back()
 
     def _look(self, key: Key) -> Outcome:
         return self._reconciler(key)
 
     def _is_elected(self) -> bool:
-        """Stand by until this operator leads; returns whether it does."""
+        """Stand by until this operator leads; returns whether it does.
+
+        A standby gives memory back as well: the watches bring it all that they bring to the leader.
+        """
         if self._election is None:
             return True
         self._election.start()
+        due = time.monotonic() + MEMORY_SECONDS
         while not self._stopped.is_set():
             if self._election.wait_to_lead(_STANDBY_SECONDS):
                 return True
+            if time.monotonic() >= due:
+                self._give_back()
+                due = time.monotonic() + MEMORY_SECONDS
         return False
 
     def _await(self, group: list[Informer]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dgl_operator.runtime import informer, service, settings
+from dgl_operator.runtime import informer, memory, service, settings
 from dgl_operator.runtime.cluster import Change, ClusterBusy, Page, Refused, WatchExpired
 from dgl_operator.runtime.decode import UNREADABLE
 from dgl_operator.runtime.http_server import Answer
@@ -78,6 +78,16 @@ def running(
         yield operator
     finally:
         operator.stop()
+
+
+def a_candidate(cluster: MemoryCluster, holder: str) -> LeaderElection:
+    """One for a Lease that this holder has; nobody has it when that is empty."""
+    place = ("ops", "dgl-operator")
+    held = {"holderIdentity": holder, "leaseDurationSeconds": 60}
+    metadata = {"namespace": place[0], "name": place[1]}
+    cluster.add({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held})
+    quick_election = Election(*place, lease=10.0, renew_deadline=7.0, retry=0.01)
+    return LeaderElection(cluster, quick_election, "me", lambda: None)
 
 
 def status_of(cluster: MemoryCluster, key: Key) -> Json:
@@ -212,12 +222,7 @@ def test_a_standby_acts_on_all_jobs_when_it_leads_and_not_before() -> None:
     """It is ready, its lists are up to date, and the Lease decides."""
     cluster = WatchedCluster()
     cluster.add(a_raw_job())
-    place = ("ops", "dgl-operator")
-    held = {"holderIdentity": "other", "leaseDurationSeconds": 60}
-    metadata = {"namespace": place[0], "name": place[1]}
-    cluster.add({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held})
-    quick_election = Election(*place, lease=10.0, renew_deadline=7.0, retry=0.01)
-    election = LeaderElection(cluster, quick_election, "me", lambda: None)
+    election = a_candidate(cluster, "other")
     with running(cluster, election=election) as operator:
         wait_for("ready", lambda: operator._readiness().status == 200)
         wait_for("a candidate", lambda: election.is_alive)
@@ -225,9 +230,9 @@ def test_a_standby_acts_on_all_jobs_when_it_leads_and_not_before() -> None:
         shown_before = operator._metrics.text().decode()
         health_before = operator._health()
 
-        lease = cluster.get(Kind.LEASE, *place)
+        lease = cluster.get(Kind.LEASE, "ops", "dgl-operator")
         assert lease
-        cluster.replace({**lease, "spec": {**held, "holderIdentity": ""}})
+        cluster.replace({**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
         wait_for("the job's status", lambda: bool(status_of(cluster, Key("default", "sage"))))
         shown = operator._metrics.text().decode()
 
@@ -235,3 +240,28 @@ def test_a_standby_acts_on_all_jobs_when_it_leads_and_not_before() -> None:
     assert 'leader_election_master_status{name="dgl-operator"} 0.0' in shown_before
     assert 'leader_election_master_status{name="dgl-operator"} 1.0' in shown
     assert cluster.objects[Kind.LEASE, "ops", "dgl-operator"]["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "standby"])
+def test_leader_and_standby_give_memory_back(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watches bring all objects to a standby, too, which may stand by for weeks."""
+    now, given = 0.0, threading.Event()
+    monkeypatch.setattr(service, "MEMORY_SECONDS", 0.01)
+    monkeypatch.setattr(service, "_STANDBY_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "give_back", given.set)
+    cluster, job = WatchedCluster(), a_raw_job()
+    election = a_candidate(cluster, "" if leads else "other")
+    with running(cluster, election=election) as operator:
+        wait_for("ready", lambda: operator._readiness().status == 200)
+        wait_for("a candidate", lambda: operator._runs if leads else election.is_alive)
+        store = operator._store
+        store._seconds = lambda: now
+        store.put(Kind.JOB, job)  # no watch brings it: nothing is done for it
+        store.drop(Kind.JOB, job)
+        remembered = job["metadata"]["uid"] in store._deletions
+        now = 1e6
+        wait_for("deletions forgotten", lambda: job["metadata"]["uid"] not in store._deletions)
+        wait_for("memory given back", given.is_set)
+        is_leader = election.is_leader
+
+    assert (remembered, is_leader) == (True, leads)
