@@ -184,8 +184,9 @@ class Store:
 
     def drop(self, kind: Kind, item: Json) -> Key | None:
         """Forget a deleted object; returns the job concerned, None when it was not known."""
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
         with self._lock:
-            return self._drop(kind, _key(kind, item), item["metadata"]["name"], item["metadata"]["uid"])
+            return self._drop(kind, _key(kind, item), name, uid, controller_uid(item))
 
     def drop_missing(
         self, kind: Kind, present: Iterable[str], version: int, within: Callable[[Key], bool]
@@ -270,7 +271,7 @@ class Store:
         family.revision += 1
         return None if old is not None and (old.uid, old.kept) == (new.uid, new.kept) else key
 
-    def _drop(self, kind: Kind, key: Key | None, name: str, uid: str) -> Key | None:
+    def _drop(self, kind: Kind, key: Key | None, name: str, uid: str, owner: str | None = None) -> Key | None:
         family = self._families.get(key) if key else None
         if key is None or family is None:  # no answer brings back what no job that we know owns
             return None
@@ -279,9 +280,12 @@ class Store:
             if family.job.uid == uid:
                 del self._families[key]
             return key
-        family.deletions.add(uid, self._seconds())
         known = family.children.get((kind, name))
-        if known is None or known.uid != uid:
+        is_known = known is not None and known.uid == uid
+        # Of what would never be kept no deletion is remembered: others could displace the job's own by it.
+        if is_known or (owner == family.job.uid and is_named(key.name, kind, name)):
+            family.deletions.add(uid, self._seconds())
+        if not is_known:
             return None
         del family.children[kind, name]
         family.revision += 1

@@ -248,6 +248,25 @@ def test_only_what_a_known_job_owns_and_names_is_kept(stranger: Json) -> None:
     assert known(store) == []
 
 
+@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
+def test_only_the_deletion_of_what_a_known_job_owns_and_names_is_remembered(stranger: Json) -> None:
+    """Users who label their objects as ours, and delete them, do not displace those of the job."""
+    store = a_store()
+
+    assert store.drop(Kind.POD, stranger) is None
+    assert stranger["metadata"]["uid"] not in store._families[KEY].deletions
+
+
+def test_a_known_child_goes_whatever_its_owner_is_called_at_last() -> None:
+    """An owner reference can be changed; a late answer has the former one."""
+    store = a_store()
+    store.put(Kind.POD, pod(LAUNCHER, 1))
+
+    concerned = store.drop(Kind.POD, pod(LAUNCHER, 2, owner="an-older-uid"))
+
+    assert (concerned, store.put(Kind.POD, pod(LAUNCHER, 1)), known(store)) == (KEY, None, [])
+
+
 def test_the_children_go_with_their_job() -> None:
     """The operator's memory returns when the jobs are gone."""
     store = a_store()
