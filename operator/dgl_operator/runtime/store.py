@@ -30,8 +30,9 @@ SPEC_SIZE = "dgl-operator/spec-size"
 MANAGED_BY = "dgl-operator/managed-by"
 """Key at the top of a job whose spec says which controller looks after it; its value is that name."""
 
-_REMEMBERED_DELETIONS, _REMEMBERED_SECONDS = 10_000, 120.0
-"""So many UIDs of deleted objects, for so long: a request that is sent three times has its answer before."""
+_REMEMBERED_DELETIONS, _REMEMBERED_SECONDS = 10_000, 300.0
+"""So many UIDs of deleted objects, for so long. A request that is sent three times has its answer before; a
+silent watch is taken up again after 90 s, and may then bring objects that a read has found deleted since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class _Deletions:
 
     def add(self, uid: str, now: float) -> None:
         """Remember one, and no more than a bound of all."""
+        self._times.pop(uid, None)  # else it would keep its old place
         self._times[uid] = now
         if len(self._times) > _REMEMBERED_DELETIONS:
             del self._times[next(iter(self._times))]
@@ -75,10 +77,10 @@ class _Deletions:
         """It is alive."""
         self._times.pop(uid, None)
 
-    def forget_before(self, time: float) -> None:
+    def forget_before(self, oldest: float) -> None:
         """Forget what was deleted before."""
         if self._times:
-            self._times = {uid: since for uid, since in self._times.items() if since >= time}
+            self._times = {uid: since for uid, since in self._times.items() if since >= oldest}
 
 
 class _Family:

@@ -135,19 +135,19 @@ def test_a_deleted_object_is_not_brought_back_by_a_late_answer() -> None:
 
 
 def test_a_deletion_is_forgotten_when_no_answer_is_under_way_any_more() -> None:
-    """Each UID that stays holds a piece of memory between large objects that could go back else."""
+    """A watch that was silent brings what it has missed after minutes; a UID that stays holds memory."""
     now = 0.0
     store = Store(seconds=lambda: now)
     store.put(Kind.JOB, a_raw_job())
     store.put(Kind.POD, pod(LAUNCHER, 1))
     store.drop(Kind.POD, pod(LAUNCHER, 2))
 
-    now = 100.0
+    now = 299.0
     store.forget_deletions()
     store.put(Kind.POD, pod(LAUNCHER, 1))
     assert known(store) == []
 
-    now = 121.0
+    now = 301.0
     store.forget_deletions()
     assert f"{LAUNCHER}-uid" not in store._families[KEY].deletions
 
@@ -157,14 +157,16 @@ def test_a_deleted_job_is_not_brought_back_by_a_late_answer() -> None:
     now = 0.0
     store = Store(seconds=lambda: now)
     store.put(Kind.JOB, a_raw_job())
+    store.drop(Kind.POD, pod("sage-worker-0", 2))
     store.drop(Kind.JOB, a_raw_job())
 
     store.drop(Kind.POD, pod(LAUNCHER, 2))
     late = store.put(Kind.JOB, a_raw_job())
 
     assert (late, store.keys()) == (None, frozenset())
+    assert list(store._deletions._times) == [a_raw_job()["metadata"]["uid"]]
 
-    now = 121.0
+    now = 301.0
     store.forget_deletions()
     assert a_raw_job()["metadata"]["uid"] not in store._deletions
 
@@ -177,6 +179,16 @@ def test_deletions_are_remembered_up_to_a_bound() -> None:
 
     deletions = store._families[KEY].deletions
     assert ("uid-0" in deletions, "uid-1" in deletions, "uid-10000" in deletions) == (False, True, True)
+
+
+def test_a_deletion_that_comes_again_is_the_newest() -> None:
+    """A watch that is taken up again may report it once more, and others come after it."""
+    store = a_store()
+    for number in (0, 1, 0, *range(2, 10_001)):
+        store.drop(Kind.POD, pod(LAUNCHER, 2, uid=f"uid-{number}"))
+
+    deletions = store._families[KEY].deletions
+    assert ("uid-0" in deletions, "uid-1" in deletions) == (True, False)
 
 
 def test_a_late_deletion_does_not_take_the_successor() -> None:
