@@ -40,7 +40,7 @@ def deep(least: int, most: int = 0) -> Make:
     """A job with so many levels under a template key that no schema knows; any number up to `most`."""
 
     def make(rng: random.Random, name: str) -> Case:
-        levels = rng.randint(least, max(least, most))
+        levels = rng.randint(least, most) if most else least
         body = _plain(name)
         template, role = _template(body, rng)
         container = template["spec"]["containers"][0]

@@ -49,19 +49,31 @@ def test_five_hundred_cases_have_every_wild_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "least", "most"),
-    [
-        ("150 to 200", 150, 200),
-        ("1,100", 1_100, 1_100),
-        ("9,000", 9_000, 9_000),
-        ("9,900", 9_900, 9_900),
-    ],
+    ("least", "most"), [(150, 200), (1_100, 1_100), (9_000, 9_000), (9_900, 9_900)], ids=str
 )
-def test_a_deep_job_has_the_levels_that_it_claims(told: str, least: int, most: int) -> None:
-    """Below the few of a job itself."""
-    found = of_kind(f"{told} levels deep")
+def test_a_deep_job_has_the_levels_that_it_claims(least: int, most: int) -> None:
+    """Below the few of a job itself; of an odd number of levels lists of objects have one less."""
+    own = {"template": 5, "pod spec": 6, "container": 8}
+    make = wild.deep(least, 0 if most == least else most)
+    for number in range(20):
+        found = make(rng_of(SEED, number), "x")
+        number_told, _, place = found.what.partition(" levels: ")
+        claimed = int(number_told.replace(",", ""))
+        missing = claimed % 2 if place.startswith("lists of objects") else 0
+        above = next(levels for holder, levels in own.items() if place.endswith(holder))
 
-    assert least - 1 <= depth(found.submissions[0].body) <= most + 10
+        assert least <= claimed <= most
+        assert depth(found.submissions[0].body) == above + claimed - missing
+
+
+def test_old_seeds_repeat_the_deep_jobs_of_one_depth() -> None:
+    """A draw of the only number there is would change all that are drawn after it."""
+    found = [wild.deep(1_100)(rng_of(SEED, number), "x").what for number in (0, 2)]
+
+    assert found == [
+        "1,100 levels: lists under an unknown key of Worker's container",
+        "1,100 levels: lists of objects under an unknown key of Worker's pod spec",
+    ]
 
 
 def test_a_large_job_has_about_a_megabyte() -> None:
