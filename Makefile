@@ -12,10 +12,10 @@ setup: ## Make .venv and install what the checks need (apt as root on Debian, pi
 check: setup ## Format, lint, types, import contracts, drift, unit tests
 	@.ci/check
 
-test: setup ## Everything: check, then integration and end-to-end tests on a real one-node cluster
+test: setup ## Everything: check, then integration and end-to-end tests, then 500 cases of fuzz, on a real one-node cluster
 	@.ci/test
 
-integration: setup ## Operator process against the real API server; KUBERNETES=1.34 takes an older control plane
+integration: setup ## Operator process against the real API server, then 500 cases of fuzz; KUBERNETES=1.34: an older control plane, no fuzz
 	@$(if $(KUBERNETES),.ci/older $(KUBERNETES),.ci/test integration)
 
 e2e: setup ## Jobs on the real node; MODE=dist-parmetis takes that example alone to its end

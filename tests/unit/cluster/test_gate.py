@@ -26,6 +26,7 @@ case "$name $*" in
 *"pytest tests/cluster"*) echo "tests/cluster/a.py::test_a: KUBECONFIG" >>"$DGL_OPERATOR_GATE_SKIPS" ;;
 esac
 """
+FUZZ = "python -m tests.fuzz --number 500"
 OTHERS = ("ruff", "shellcheck", "actionlint", "mypy", "lint-imports")
 
 
@@ -64,8 +65,8 @@ def test_the_whole_gate_takes_every_step_in_its_order(tmp_path: Path) -> None:
         "python -m tests.cluster up",
         "python -m tests.cluster load",
         "pytest tests/integration -m integration --strict-skips",
-        "python -m tests.fuzz --number 500",
         "pytest tests/e2e -m e2e and not long --strict-skips",
+        FUZZ,
     ]
     assert [call for call in calls if call in wanted] == wanted
     assert calls.index("python -m tests.cluster images") < calls.index(wanted[2])
@@ -77,7 +78,7 @@ def test_the_gate_ends_with_where_the_time_went_and_what_was_left_out(tmp_path: 
 
     end = done.stdout[done.stdout.index("== where the time went") :].splitlines()
     names = [line.split(" s  ")[1] for line in end if " s  " in line]
-    assert names[-6:] == ["up", "load", "integration", "fuzz", "e2e", "in all"]
+    assert names[-6:] == ["up", "load", "integration", "e2e", "fuzz", "in all"]
     assert {"clients", "tools", "format", "unit", "check", "cluster", "up"} <= set(names)
     assert end[-2:] == [
         "== LEFT OUT: 1 tests, for the reasons in tests/support/expected_skips.py",
@@ -117,6 +118,7 @@ def test_one_suite_runs_alone(tmp_path: Path, what: str, left: str) -> None:
         f"pytest tests/{what} -m {what} --strict-skips"
     ]
     assert not [call for call in calls if left in call]
+    assert [call for call in calls if "tests.fuzz" in call] == ([FUZZ] if what == "integration" else [])
 
 
 def test_every_run_draws_examples_of_its_own_and_prints_what_failed() -> None:
