@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dglrun.arrays import Array, Ints
+from dglrun.partitioning import freed_memory
 
 Keys = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int32]
@@ -118,6 +119,7 @@ def build(groups: list[Keys], buckets: Buckets, rows: int, first: int) -> Csr:
     Returns:
         The rows of this rank's nodes.
     """
+    freed_memory.give_back()  # what it took to read the half-edges
     xadj, in_degree = np.zeros(rows + 1, np.int64), np.zeros(rows, np.int64)
     columns, counts = [], []
     for low, high, keys in _by_bucket(groups, buckets, rows):
@@ -126,6 +128,7 @@ def build(groups: list[Keys], buckets: Buckets, rows: int, first: int) -> Csr:
         in_degree[low:high] = np.bincount(ends, minlength=high - low)
         columns.append(neighbours)
         counts.append(count)
+    freed_memory.give_back()  # the half-edges themselves: none of their places may have room for a column
     return Csr(np.cumsum(xadj, out=xadj), _joined(columns), _joined(counts), in_degree)
 
 

@@ -31,7 +31,6 @@ def graph_rows(graph: ChunkedGraph) -> csr.Csr:
         limits = graph.num_nodes[src_type], graph.num_nodes[dst_type]
         for src, dst in read.edge_blocks(graph.edges[etype], 0, graph.num_edges[number], limits=limits):
             groups.append(_group(src + nodes.offsets[src_type], dst + nodes.offsets[dst_type], buckets))
-    freed_memory.give_back()
     return csr.build(groups, buckets, nodes.total, 0)
 
 
