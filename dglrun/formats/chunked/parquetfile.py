@@ -208,13 +208,22 @@ def _lengths(column: Any) -> Array:
     return np.diff(column.offsets.to_numpy())
 
 
+def _values(column: Any) -> Any:
+    """Of all vectors, none of which is null, in order; `flatten` would import pyarrow.compute."""
+    if pa.types.is_fixed_size_list(column.type):
+        size = column.type.list_size
+        return column.values.slice(column.offset * size, len(column) * size)
+    first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    return column.values.slice(first, last - first)
+
+
 def _vectors(path: File, row: int, column: Any, dtype: np.dtype[Any], tail: tuple[int, ...]) -> Array:
     rows, width = len(column), int(np.prod(tail, dtype=np.int64))
     lengths = _lengths(column)
     if (lengths != width).any():
         at = int(np.flatnonzero(lengths != width)[0])
         raise DataError(f"{path}: row {row + at}: expected {width} values, got {lengths[at]}")
-    values = column.flatten()
+    values = _values(column)
     if values.null_count:
         raise DataError(f"{path}: rows from {row} on: a vector holds an empty value")
     return np.ascontiguousarray(values.to_numpy(zero_copy_only=False), dtype).reshape(rows, *tail)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dglrun.arrays import Ints
 from dglrun.errors import DataError
-from dglrun.formats.chunked import check, csvfile, metadata, read, table, write
+from dglrun.formats.chunked import check, csvfile, metadata, parquetfile, read, table, write
 from dglrun.formats.chunked.metadata import ChunkedGraph, Dialect
 from dglrun.formats.chunked.stored_rows import InOrder, StoredRows
 from dglrun.formats.chunked.table import FileSpec
@@ -350,6 +350,35 @@ def test_vectors_are_read_from_any_row_on(tmp_path: Path, kind: pa.DataType) -> 
 
     for start, stop in ((0, 7), (1, 3), (3, 6), (5, 7)):
         assert (np.concatenate(list(read.feature_blocks(spec, start, stop, 2))) == values[start:stop]).all()
+
+
+@QUIET
+@given(kind=st.sampled_from(VECTORS), rows=st.integers(0, 9), data=st.data())
+def test_vectors_of_a_slice_are_those_of_its_rows(kind: pa.DataType, rows: int, data: Any) -> None:
+    """Whole, sliced and sliced twice, without rows too: Arrow keeps the values of all rows beside a slice."""
+    values = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
+    column = pa.array(values.tolist(), kind)
+    for _ in range(data.draw(st.integers(0, 2))):
+        start = data.draw(st.integers(0, len(column)))
+        length = data.draw(st.integers(0, len(column) - start))
+        column, values = column.slice(start, length), values[start : start + length]
+
+    found = parquetfile.matrix(Path("x.parquet"), 0, [column], np.dtype(np.float32), (2,))
+
+    assert found.shape == values.shape
+    assert (found == values).all()
+
+
+@pytest.mark.parametrize("kind", VECTORS, ids=str)
+def test_an_empty_value_counts_in_the_rows_that_are_read_alone(tmp_path: Path, kind: pa.DataType) -> None:
+    """A vector without a value is refused, and no other for its sake."""
+    rows = pa.array([[1.0, 2.0], [3.0, None], [5.0, 6.0]], kind)
+    pq.write_table(pa.table({"x": rows}), tmp_path / "x.parquet")
+    spec = FileSpec("parquet", (tmp_path / "x.parquet",))
+
+    assert np.concatenate(list(read.feature_blocks(spec, 2, 3))).tolist() == [[5.0, 6.0]]
+    with pytest.raises(DataError, match=r"rows from 1 on: a vector holds an empty value"):
+        list(read.feature_blocks(spec, 1, 3))
 
 
 def test_a_vector_of_another_length_is_named_by_its_row(tmp_path: Path) -> None:
