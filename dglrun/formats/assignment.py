@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array
+from dglrun.arrays import Array, NDArray
 from dglrun.errors import DataError
 from dglrun.formats import assignment_shares
 from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.output_folder import read_object, replacing
 
-Parts = npt.NDArray[np.uint16]
+Parts = NDArray[np.uint16]
 
 META = "partition_meta.json"
 VERSION = "1.0.0"

@@ -7,11 +7,14 @@ type whose offset is not above the ID, so types without IDs are never found.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from dglrun.arrays import Ints
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class IdMap:
         """Number of IDs of a type."""
         return int(self.offsets[type_id + 1] - self.offsets[type_id])
 
-    def to_homogeneous(self, type_id: int, ids: npt.ArrayLike) -> Ints:
+    def to_homogeneous(self, type_id: int, ids: "ArrayLike") -> Ints:
         """Type-wise IDs of one type as homogeneous IDs, same shape, int64.
 
         Raises:
@@ -65,7 +68,7 @@ class IdMap:
         _refuse_outside(found, self.size(type_id), f"type {self.types[type_id]!r}")
         return np.add(found, self.offsets[type_id], dtype=np.int64)
 
-    def to_typed(self, ids: npt.ArrayLike) -> tuple[Ints, Ints]:
+    def to_typed(self, ids: "ArrayLike") -> tuple[Ints, Ints]:
         """Homogeneous IDs as (type IDs, type-wise IDs), same shape, int64.
 
         Raises:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 
 Hashes = NDArray[np.uint64]

@@ -19,13 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.partitioning import freed_memory
 
-Keys = npt.NDArray[np.uint64]
-Indices = npt.NDArray[np.int32]
+Keys = NDArray[np.uint64]
+Indices = NDArray[np.int32]
 
 MAX_NODES = 1 << 31
 """Numbers of nodes have 31 bits here, as in every back end's 32-bit build."""

@@ -6,9 +6,8 @@ DGL's partition_graph knows the same as `balance_ntypes` (user guide 7.1.1, "Loa
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import is_nonzero
+from dglrun.arrays import NDArray, is_nonzero
 from dglrun.errors import DataError
 from dglrun.formats.chunked import read
 from dglrun.formats.chunked.metadata import ChunkedGraph
@@ -19,7 +18,7 @@ from dglrun.formats.id_map import IdMap
 TRAIN_MASK = "train_mask"
 """Node data that marks training nodes by values other than 0."""
 
-Mask = npt.NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 
 def masked_types(graph: ChunkedGraph) -> list[str]:

@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.partitioning.training_nodes import Mask
 
 Weights = Ints
 """Shape (nodes, constraints)."""
-Floats = npt.NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 MAX_CONSTRAINTS = 16
 """Columns given to a back end at most; ParMETIS is compiled for 32."""

@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.errors import DataError
 from dglrun.formats.chunked import input_file, kept_bytes
 from dglrun.formats.chunked.input_file import File
@@ -81,7 +80,7 @@ def joined(path: File, parts: Sequence[Counted]) -> RowIndex:
     return RowIndex(path, int(lines.sum()) + (last != NEWLINE), np.cumsum(lines) - lines)
 
 
-def _line_ends(data: npt.NDArray[np.uint8]) -> int:
+def _line_ends(data: NDArray[np.uint8]) -> int:
     parts = (data[at : at + SCAN] for at in range(0, len(data), SCAN))
     return sum(int(np.count_nonzero(part == NEWLINE)) for part in parts)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.errors import DataError
 from dglrun.formats import output_folder
 from dglrun.formats.chunked import csvfile, read, write
@@ -109,7 +108,7 @@ class LineBlock:
         wrong = np.flatnonzero((values < 0) | (values >= limit))
         self.refuse(wrong, f"{what} from 0 to {limit - 1}", column)
 
-    def refuse(self, wrong: npt.NDArray[np.intp], expected: str, column: int) -> None:
+    def refuse(self, wrong: NDArray[np.intp], expected: str, column: int) -> None:
         """Raise for the first of the wrong rows.
 
         Args:
@@ -304,7 +303,7 @@ class Relations:
         block.refuse(np.flatnonzero(found < 0), "ends that one of the edge types joins", 1)
         return found
 
-    def _add(self, edges: Spill, block: LineBlock, kind: int, at: npt.NDArray[np.intp]) -> None:
+    def _add(self, edges: Spill, block: LineBlock, kind: int, at: NDArray[np.intp]) -> None:
         """Put lines of one edge type into buckets by edge ID; without IDs they are numbered as they come."""
         columns = []
         for column, wanted in enumerate(self._types.ends(kind)):

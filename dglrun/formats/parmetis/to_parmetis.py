@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, NDArray
 from dglrun.errors import DataError
 from dglrun.formats import open_files, output_folder
 from dglrun.formats.chunked import read, write
@@ -254,7 +253,7 @@ def _numbered_rows(graph: ChunkedGraph) -> Iterator[tuple[int, tuple[Ints, Ints,
 
 def _flagged_rows(
     graph: ChunkedGraph, found: FirstPass
-) -> Iterator[tuple[tuple[Ints, Ints, Ints, Ints], npt.NDArray[np.bool_]]]:
+) -> Iterator[tuple[tuple[Ints, Ints, Ints, Ints], NDArray[np.bool_]]]:
     """The blocks of `_edge_rows`, each with which edges stay: no self-loop, of equal ones the first."""
     for start, columns in _numbered_rows(graph):
         flags = columns[0] != columns[1]

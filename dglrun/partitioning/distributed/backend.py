@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Ints
+from dglrun.arrays import Ints, NDArray
 from dglrun.errors import DataError
 from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.csr import Csr
@@ -49,7 +48,7 @@ class Backend(Protocol):
     library: str
     single: bool
 
-    def partition(self, ranks: MpiRanks, problem: PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: PartitionProblem) -> NDArray[np.int32]:
         """Partition the graph; collective.
 
         Args:

@@ -7,8 +7,8 @@ the library (Debian's non-free libparmetis4.0), and this module finds it.
 import ctypes
 
 import numpy as np
-import numpy.typing as npt
 
+from dglrun.arrays import NDArray
 from dglrun.errors import BackendFailedError
 from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning import metis
@@ -30,7 +30,7 @@ class ParMetis:
         self.library, self._dll = libraries.load(self.name)
         self._idx = metis.integer_width(self._dll)
 
-    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> NDArray[np.int32]:
         """See `Backend.partition`: int32, shape (rows,); DataError only of a library with 32-bit numbers.
 
         ParMETIS_V3_PartKway of the ParMETIS 4.0 manual, with one weight for each constraint; the method is

@@ -7,12 +7,11 @@ neighbours (a sort); both give the same choice.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array, Ints
+from dglrun.arrays import Array, Ints, NDArray
 from dglrun.partitioning.distributed.stream_order import GOLDEN, Chances
 
-Scores = npt.NDArray[np.float64]
+Scores = NDArray[np.float64]
 
 TABLE_PARTS = 32
 """Up to so many parts a table is faster than a sort."""

@@ -7,11 +7,10 @@ the same nodes are decided on together whatever the number of ranks is.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Ints, spans
+from dglrun.arrays import Ints, NDArray, spans
 
-Chances = npt.NDArray[np.float64]
+Chances = NDArray[np.float64]
 
 BLOCK_NODES = 4096
 """Nodes with adjacent IDs that are streamed together at most; small graphs have shorter blocks."""

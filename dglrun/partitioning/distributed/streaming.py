@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Array, Ints, spans
+from dglrun.arrays import Array, Ints, NDArray, spans
 from dglrun.formats.dgl.partition_book import part_dtype
 from dglrun.mpi.collectives import Ranks
 from dglrun.partitioning.distributed import part_loads, stream_choice
@@ -47,7 +46,7 @@ class Streaming:
     library = "dglrun"
     single = False
 
-    def partition(self, ranks: Ranks, problem: PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: Ranks, problem: PartitionProblem) -> NDArray[np.int32]:
         """See `Backend.partition`: int32, shape (rows,); one seed gives one result on any number of ranks."""
         stream = _Stream(ranks, problem)
         stream.deal_heavy_nodes()

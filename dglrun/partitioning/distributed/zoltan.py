@@ -8,9 +8,8 @@ import ctypes as C  # noqa: N812 - the name by which ctypes code is read
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dglrun.arrays import Ints, spans
+from dglrun.arrays import Ints, NDArray, spans
 from dglrun.errors import BackendFailedError
 from dglrun.mpi.collectives import MpiRanks
 from dglrun.partitioning.distributed import backend as problems
@@ -36,7 +35,7 @@ class Zoltan:
         width = self._dll.Zoltan_get_global_id_type(C.byref(C.c_char_p()))
         self._ids = np.uint32 if width == 4 else np.uint64
 
-    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
+    def partition(self, ranks: MpiRanks, problem: problems.PartitionProblem) -> NDArray[np.int32]:
         """See `Backend.partition`: int32, shape (rows,); a node without a part counts as a failure.
 
         Zoltan_LB_Partition of the Zoltan User's Guide, with its "General Zoltan Query Functions"; the method
@@ -57,7 +56,7 @@ class Zoltan:
         self._dll.Zoltan_Set_Edge_List_Multi_Fn(handle, callbacks[3], None)
         return self._run(handle, ranks.rank, problem)
 
-    def _run(self, handle: Any, rank: int, problem: problems.PartitionProblem) -> npt.NDArray[np.int32]:
+    def _run(self, handle: Any, rank: int, problem: problems.PartitionProblem) -> NDArray[np.int32]:
         ints, lists = [INT() for _ in range(5)], [PTR() for _ in range(8)]
         changes, gid_entries, lid_entries, imports, exports = map(C.byref, ints)
         rc = self._dll.Zoltan_LB_Partition(
@@ -131,7 +130,7 @@ def _parameters(problem: problems.PartitionProblem) -> dict[str, object]:
     }
 
 
-def _neighbours(xadj: Ints, adjncy: npt.NDArray[np.int32], local: Ints) -> npt.NDArray[np.int32]:
+def _neighbours(xadj: Ints, adjncy: NDArray[np.int32], local: Ints) -> NDArray[np.int32]:
     """Rows `local` one after another; Zoltan asks for all in order, which needs no copy."""
     if len(local) == len(xadj) - 1 and (np.diff(local) == 1).all():
         return adjncy

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tests.support.dglrun_pods import ROOT
 
 HEAVY = (
-    "asyncio", "pandas", "pyarrow.compute", "pyarrow.dataset", "pydantic", "rich", "tqdm",
+    "asyncio", "numpy.typing", "pandas", "pyarrow.compute", "pyarrow.dataset", "pydantic", "rich", "tqdm",
     "unittest", "yaml",
 )  # fmt: skip
 """None of it is needed to make parts; pyarrow.compute alone takes 34 ms."""
