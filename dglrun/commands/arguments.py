@@ -4,7 +4,6 @@ It imports the standard library only: every command is started through it.
 """
 
 import argparse
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -77,6 +76,8 @@ class Parser(argparse.ArgumentParser):
 
 def meant(word: str, known: Iterable[str]) -> str:
     """`did you mean X?` with the nearest known word, or nothing where none is near."""
+    import difflib  # noqa: PLC0415 - 2 ms of each start, and for a wrong word only
+
     near = difflib.get_close_matches(word, list(known), 1)
     return f"did you mean {near[0]}?" if near else ""
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dglrun.arrays import Array
 from dglrun.errors import DataError
@@ -31,6 +30,8 @@ def open_file(path: File) -> Any:
     Raises:
         DataError: it is no parquet file.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - 10 ms of each rank with pyarrow.fs, and for parquet only
+
     try:
         known = _footer(path) if isinstance(path, Place) else None
         source = input_file.open_for_arrow(path)
@@ -46,6 +47,8 @@ def open_file(path: File) -> Any:
 @lru_cache(maxsize=4096)
 def _footer(path: Place) -> Any:
     """The metadata of an object, for which its end is read once."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
     return pq.read_metadata(input_file.open_for_arrow(path))
 
 

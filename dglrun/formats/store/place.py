@@ -10,11 +10,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyarrow import fs
 
 from dglrun.errors import DataError, StoreError, StoreFailure
 from dglrun.formats.store import failures, s3
-from dglrun.formats.store.arrow_backend import Arrow
 from dglrun.formats.store.file_backend import STEP, FileBackend, Folders, Stat, Sum, Summed, whole_file
 from dglrun.formats.store.ranges import RangeReader
 from dglrun.formats.store.retry import PATIENCE
@@ -241,6 +239,8 @@ class Place:
     def _backend(self) -> FileBackend:
         if not self.root:
             return _FOLDERS
+        from dglrun.formats.store.arrow_backend import Arrow  # noqa: PLC0415 - loads pyarrow.fs, 8 ms
+
         if self.settings is not None:
             return Arrow(s3.file_system(self.settings))
         return Arrow(_opened(self.root)[0])
@@ -265,6 +265,8 @@ def _checked(pieces: Summed, size: int, path: Path) -> Any:
 @lru_cache(maxsize=64)
 def _opened(root: str) -> tuple[Any, str]:
     """Arrow's file system of a URI without a path, and the path there."""
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
     try:
         system, path = fs.FileSystem.from_uri(root)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
-from pyarrow import fs
 
 from dglrun.errors import DataError
 
@@ -98,6 +97,8 @@ def file_system(settings: Settings) -> Any:
 
 @lru_cache(maxsize=16)
 def _file_system(settings: Settings, _process: int) -> Any:
+    from pyarrow import fs  # noqa: PLC0415 - 8 ms of each start, and for object storage only
+
     if settings.ca_file and int(pa.__version__.split(".", 1)[0]) < _TAKES_CA:
         return _by_uri(settings)
     trust = {"tls_ca_file_path": settings.ca_file} if settings.ca_file else {}
@@ -115,6 +116,8 @@ def _file_system(settings: Settings, _process: int) -> Any:
 
 def _by_uri(settings: Settings) -> Any:
     """The same by pyarrow 20, whose URIs take a CA, but no style of addresses and no deadlines."""
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
     if settings.is_virtual and settings.endpoint:
         raise DataError(
             f"{STYLE}: virtual together with {CA_BUNDLE} needs pyarrow {_TAKES_CA}, got {pa.__version__}"
