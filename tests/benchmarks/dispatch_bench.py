@@ -4,8 +4,9 @@
         --dgl-tools DIR --dgl-python PYTHON
 
 DIR is the `tools` folder of a DGL 2.1 checkout, PYTHON one with torch 2.2 and dgl 2.1; without them
-only ours runs, and the table says so. Every output is verified against its input before its time
-counts. CPU seconds and memory are robust; compare wall times on an idle machine only.
+only ours runs, and the table says so. The ranks of both find their modules compiled. Every output is
+verified against its input before its time counts. CPU seconds and memory are robust; compare wall times on
+an idle machine only.
 """
 
 import argparse
@@ -33,6 +34,8 @@ from tests.support.measured import TABLES, row
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
+OURS = (ROOT / "dglrun", ROOT / "tests/benchmarks")
+"""What runs in our ranks."""
 PEER = ("DGL_TOOLS", "DGL_PYTHON")
 """Variables that name the peer where no flag does."""
 
@@ -153,17 +156,17 @@ def ranks(
     program = (*rusage(noted), sys.executable, "-m", module, *map(str, argv))
     job = mpirun.Job(program, size.files, cwd=str(ROOT), env={**mpirun.RANK_ENV, **(env or {})})
     words = mpirun.argv(job) if size.files > 1 else program
+    variables = {**compiled(sys.executable, *OURS), **job.env}
     started = time.monotonic()
-    subprocess.run(words, check=True, cwd=ROOT, stdout=sys.stderr, env={**compiled(), **job.env})
+    subprocess.run(words, check=True, cwd=ROOT, stdout=sys.stderr, env=variables)
     return time.monotonic() - started
 
 
 @cache
-def compiled() -> dict[str, str]:
-    """The variables of this process, under which Python finds its modules compiled, and now does."""
+def compiled(python: str, *folders: Path) -> dict[str, str]:
+    """Compile the modules of folders; returns variables under which this Python uses what is compiled."""
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    folders = ("dglrun", "tests/benchmarks")
-    subprocess.run((sys.executable, "-m", "compileall", "-q", *folders), check=True, cwd=ROOT, env=variables)
+    subprocess.run((python, "-m", "compileall", "-q", *map(str, folders)), check=True, env=variables)
     return variables
 
 
@@ -183,6 +186,7 @@ def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> 
     out = folder / "theirs"
     out.mkdir()
     script = args.dgl_tools / "distpartitioning/data_proc_pipeline.py"
+    variables = compiled(str(args.dgl_python), script.parent)
     flags = {
         "--world-size": size.files,
         "--partitions-dir": source / "parts",
@@ -198,7 +202,9 @@ def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> 
     command = (*rank, *words, "--save-orig-nids", "--save-orig-eids")
     started = time.monotonic()
     ranks = [
-        subprocess.Popen(command, env=environment(number, args.dgl_tools), cwd=ROOT, stdout=sys.stderr)
+        subprocess.Popen(
+            command, env=variables | environment(number, args.dgl_tools), cwd=ROOT, stdout=sys.stderr
+        )
         for number in range(size.files)
     ]
     if codes := [code for process in ranks if (code := process.wait())]:
@@ -208,7 +214,7 @@ def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> 
 
 def environment(rank: int, tools: Path) -> dict[str, str]:
     """What DGL's pipeline reads: torch's rendezvous on loopback, one thread for each rank."""
-    return os.environ | {
+    return {
         "RANK": str(rank),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29511",
