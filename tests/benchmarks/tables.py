@@ -147,9 +147,9 @@ def assign_large() -> Iterator[Cells]:
 
 
 def streaming() -> Iterator[Cells]:
-    """Memory by ranks, on a graph of 40M edges."""
+    """Memory by ranks, on graphs of 40M edges."""
     size = assign_bench.NODES, assign_bench.EDGES
-    return assign_bench.measure_ranks(size, 8, ("communities",))
+    return assign_bench.measure_ranks(size, 8)
 
 
 def dgl_api() -> Iterator[Cells]:
