@@ -31,6 +31,15 @@ def address(number: int) -> str:
     return f"10.201.{1 + number // _PER_NET}.{1 + number % _PER_NET}"
 
 
+def hardware_address(ip: str) -> str:
+    """The Ethernet address of whoever has this IP; what others have noted of it then stays true.
+
+    Of a bridge without one of its own it is that of a pod, and another one's as soon as that pod is gone; a
+    pod that replaces another has its IP. Who has noted the former address sends to nobody for up to a minute.
+    """
+    return ":".join(f"{number:02x}" for number in (2, 0, *map(int, ip.split("."))))  # 2: administered locally
+
+
 def require() -> None:
     """Refuse a machine that lacks a program.
 
@@ -71,7 +80,7 @@ class Sandboxes:
         if has_network:
             _ip(
                 ("link", "set", "lo", "up"),
-                ("link", "add", "name", BRIDGE, "type", "bridge"),
+                ("link", "add", "name", BRIDGE, "address", hardware_address(API_SERVER), "type", "bridge"),
                 ("addr", "add", f"{API_SERVER}/16", "dev", BRIDGE),
                 ("link", "set", BRIDGE, "up"),
             )
@@ -145,7 +154,8 @@ class Sandboxes:
         for pod in pods:
             self._links += 1
             link, pid = f"v{self._links}", str(self._pids[pod.name])
-            outside.append(("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", pid))
+            peer = ("name", "eth0", "address", hardware_address(pod.ip), "netns", pid)
+            outside.append(("link", "add", link, "type", "veth", "peer", *peer))
             outside += [("link", "set", link, "master", BRIDGE), ("link", "set", link, "up")]
         _ip(*outside)
         for pod in pods:

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from dglrun.commands.local import isolated
 from dglrun.contract.names import Mode
+from tests.support.dglrun_pods import ROOT
 from tests.support.jobs import a_template
 from tests.support.local_runs import LocalJob, finish, wait_until
 from tests.support.needs import NEEDS_MPI
@@ -156,6 +159,33 @@ def test_a_worker_whose_own_command_ends_is_a_lost_pod(job: LocalJob) -> None:
 
     assert code == 75, output
     assert "pod tiny-worker-0 has ended: container main exited with 3" in output
+
+
+@NEEDS_ROOT
+def test_a_pod_that_comes_or_goes_does_not_change_the_address_of_the_api_server() -> None:
+    """A bridge takes the lowest of its pods': when that pod went, the others sent to nobody for a minute."""
+    code = (
+        "import subprocess\n"
+        "from dglrun.commands.local import isolated\n"
+        "assert isolated.enter(True)\n"
+        "isolated.Sandboxes(True, None)\n"
+        "run = lambda *words: subprocess.run(('ip', *words), check=True)\n"
+        "run('link', 'add', 'low', 'address', '02:00:00:00:00:01', 'type', 'veth', 'peer', 'name', 'end')\n"
+        "run('link', 'set', 'low', 'master', isolated.BRIDGE)\n"
+        "run('-brief', 'link', 'show', isolated.BRIDGE)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert isolated.hardware_address(isolated.API_SERVER) in done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("ip", "expected"), [("10.201.0.1", "02:00:0a:c9:00:01"), ("10.201.4.250", "02:00:0a:c9:04:fa")]
+)
+def test_a_pod_that_replaces_another_has_its_hardware_address(ip: str, expected: str) -> None:
+    """It has the IP of the other, which others have noted together with that address."""
+    assert isolated.hardware_address(ip) == expected
 
 
 @NEEDS_ROOT
