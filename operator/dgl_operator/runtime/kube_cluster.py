@@ -12,6 +12,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -141,8 +142,8 @@ class KubeCluster:
             raise
         try:
             yield Change("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})  # it has begun
-            for line in _lines(response, what):
-                yield _change(kind, line, what)
+            # No name for a line: a watch would hold the last one until the next, which may be 8 MiB.
+            yield from map(partial(_change, kind, what), _lines(response, what))
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ClusterBusy(f"{what}: {error}") from error
         finally:
@@ -381,7 +382,7 @@ def _page(kind: Kind, data: bytes) -> tuple[Page, str | None]:
     return Page(items, version), answer["metadata"].get("continue") or None
 
 
-def _change(kind: Kind, line: bytes, what: str) -> Change:
+def _change(kind: Kind, what: str, line: bytes) -> Change:
     """Read one event.
 
     Raises:

@@ -347,6 +347,26 @@ def test_a_watch_goes_on_after_an_object_that_cannot_be_read(serve: Serve) -> No
     assert found[-1].version == 88
 
 
+def test_a_watch_that_waits_holds_no_line(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last object of each of 32 watches may have been of 1.4 MB, and the next may come in a minute."""
+    gone: list[str] = []
+
+    class Line(bytes):
+        def __del__(self) -> None:
+            gone.append("line")
+
+    def lines(*_of: object) -> Iterator[bytes]:
+        yield Line(b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "88"}}}')
+        gone.append("asked for the next")
+
+    monkeypatch.setattr(kube_cluster, "_lines", lines)
+    client, _ = serve(watching())
+
+    list(client.watch(Kind.POD, None, 1))
+
+    assert gone == ["line", "asked for the next"]
+
+
 def test_a_watch_from_an_old_version_has_expired(serve: Serve) -> None:
     """Whether the answer says so or an event of it."""
     client, _ = serve(watching('{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'))
