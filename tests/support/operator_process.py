@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 
 from tests.cluster.images import IMAGE
@@ -123,6 +124,13 @@ class OperatorProcess:
             return self.get("/readyz")[0] == 200
         except OSError:
             return False
+
+
+@cache
+def _compile() -> None:
+    """Compile what it runs, where this is not done and its place can be written."""
+    words = (sys.executable, "-m", "compileall", "-q", "operator", "dglrun")
+    subprocess.run(words, check=False, cwd=ROOT, env={**os.environ, **COMPILED}, stdout=subprocess.DEVNULL)
 
 
 def _get(url: str) -> tuple[int, str]:

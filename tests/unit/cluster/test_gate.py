@@ -50,7 +50,7 @@ def gate(
         timeout=120,
         check=False,
     )
-    return found, calls.read_text().splitlines()
+    return found, calls.read_text().splitlines() if calls.exists() else []
 
 
 def test_the_whole_gate_takes_every_step_in_its_order(tmp_path: Path) -> None:
@@ -119,6 +119,14 @@ def test_one_suite_runs_alone(tmp_path: Path, what: str, left: str) -> None:
     ]
     assert not [call for call in calls if left in call]
     assert [call for call in calls if "tests.fuzz" in call] == ([FUZZ] if what == "integration" else [])
+
+
+def test_the_whole_gate_refuses_to_keep_an_operator_beside_that_of_the_fuzz(tmp_path: Path) -> None:
+    """Before anything is done: the fuzz comes at the end."""
+    done, calls = gate(tmp_path, DGL_OPERATOR_KEEP="1")
+
+    assert (done.returncode, calls) == (2, [])
+    assert "DGL_OPERATOR_KEEP=1: expected with `make e2e` alone" in done.stderr
 
 
 def test_every_run_draws_examples_of_its_own_and_prints_what_failed() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dglrun.formats.chunked.metadata import ChunkedGraph
-from dglrun.partitioning import csr, serial
+from dglrun.partitioning import csr, freed_memory, serial
 from tests.support.heterographs import QUIET, WITH_NODES, Toy
 
 
@@ -63,6 +63,19 @@ def test_rows_are_the_same_whatever_the_buckets(bits: int) -> None:
     assert found.in_degree.tolist() == degrees
     assert np.diff(found.xadj).tolist() == [len(row) for row in rows]
     assert found.adjncy.tolist() == [neighbour for row in rows for neighbour in sorted(row)]
+
+
+def test_memory_goes_back_before_the_rows_are_sorted_and_before_they_are_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What reading took, and the half-edges: their places have no room for a column."""
+    groups = [csr.pack(np.arange(10), np.arange(1, 11), True)]
+    held: list[int] = []
+    monkeypatch.setattr(freed_memory, "give_back", lambda: held.append(len(groups)))
+
+    csr.build(groups, csr.Buckets(shift=4, number=1, bits=7), 10, 0)
+
+    assert held == [1, 0]
 
 
 @given(st.integers(1, csr.MAX_NODES - 1), st.integers(1, 2000))
