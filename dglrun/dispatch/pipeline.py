@@ -94,7 +94,7 @@ def _fingerprint(options: Options, graph: ChunkedGraph, ranks: Ranks) -> str:
     wanted = [ranks.size, options.save_orig_nids, options.save_orig_eids, options.formats]
     wanted += [options.use_graphbolt, options.lost_parts, options.source_sums]
     wanted += ["like partition_graph"] if options.like_partition_graph else []
-    return run_on_all_ranks(ranks, lambda: fingerprint({"format": 2, "options": wanted}, files))
+    return run_on_all_ranks(ranks, lambda: fingerprint({"format": 3, "options": wanted}, files))
 
 
 class Dispatch:

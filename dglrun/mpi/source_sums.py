@@ -24,7 +24,8 @@ from dglrun.mpi.checksum import Hashes, TableSums
 from dglrun.mpi.collectives import Ranks, run_on_all_ranks
 
 FILENAME = "source.sums"
-_FORMAT = 1
+_FORMAT = 2
+"""Of the file and of the hashes (`checksum`): sums of other hashes say nothing."""
 
 
 class Table(NamedTuple):

@@ -116,17 +116,18 @@ class PartChecks:
         """End points in one pass over the edges."""
         used = np.zeros(self.graph.num_nodes, bool)
         used[: self.inner_nodes] = True
+        last_inner = max(self.inner_nodes - 1, 0)  # stands for all inner nodes: one place, not many
         found: dict[str, int] = {}
         for block in edge_blocks(self.graph, block_rows=_ROWS):
-            for end in (block.src, block.dst):
-                if _is_outside(end, self.graph.num_nodes):
-                    wrong = (end < 0) | (end >= self.graph.num_nodes)
-                    yield f"edge {_first(block, wrong)}: an end point is no node of the part"
-                    return
-            used[block.src] = True
+            last_dst = _largest(block.dst)
+            if max(_largest(block.src), last_dst) >= self.graph.num_nodes:
+                wrong = self._is_no_node(block.src) | self._is_no_node(block.dst)
+                yield f"edge {_first(block, wrong)}: an end point is no node of the part"
+                return
+            used[np.maximum(block.src, last_inner)] = True
             if self.edges > self.inner_edges:
-                used[block.dst] = True
-            for what, wrong in self._wrong_edges(block):
+                used[np.maximum(block.dst, last_inner)] = True
+            for what, wrong in self._wrong_edges(block, last_dst):
                 if wrong.any():
                     found.setdefault(what, _first(block, wrong))
             self.cut += block.cut(self.inner_nodes, self._ends)
@@ -153,7 +154,7 @@ class PartChecks:
             ascends = bool((indptr[1:] >= indptr[:-1]).all())
             if not ascends or indptr[[0, -1]].tolist() != [0, len(arrays["indices"])]:
                 yield f"{name}: indptr does not go from 0 to the number of edges"
-            if any(_is_outside(numbers, self.edges) for _, numbers in arrays["eids"].blocks(_ROWS)):
+            if any(_largest(numbers) >= self.edges for _, numbers in arrays["eids"].blocks(_ROWS)):
                 yield f"{name}: an edge number is not from 0 to {self.edges - 1}"
 
     def _sum(self, layout: str) -> int:
@@ -162,14 +163,17 @@ class PartChecks:
             total += int(checksum.hash_columns(block.edges, block.src, block.dst).sum(dtype=np.uint64))
         return total % (1 << 64)
 
-    def _wrong_edges(self, block: EdgeBlock) -> Iterator[tuple[str, Array]]:
-        crosses = block.dst >= self.inner_nodes
+    def _is_no_node(self, numbers: Ints) -> Array:
+        return (numbers < 0) | (numbers >= self.graph.num_nodes)
+
+    def _wrong_edges(self, block: EdgeBlock, last_dst: int) -> Iterator[tuple[str, Array]]:
         if self.edges > self.inner_edges:
+            crosses = block.dst >= self.inner_nodes
             inner = block.edges < self.inner_edges
             yield "an inner edge ends at a halo node", inner & crosses
             yield "a halo edge ends at an inner node", ~(inner | crosses)
-        else:  # as dispatch writes them
-            yield "an inner edge ends at a halo node", crosses
+        elif last_dst >= self.inner_nodes:  # dispatch writes no halo edges
+            yield "an inner edge ends at a halo node", block.dst >= self.inner_nodes
         if len(self.folder.ntypes) > 1:
             yield "its ends are not of its relation's types", self._wrong_types(block)
 
@@ -238,11 +242,16 @@ def _field_problems(
     first = ranges.bounds(part)[0]
     for start, ids in fields["_ID"].blocks(_ROWS):
         own = min(max(inner - start, 0), len(ids))
+        counts_up = np.array_equal(ids[:own], np.arange(start + first, start + first + own))
+        if _largest(ids[own:] if counts_up else ids) >= ranges.total:
+            wrong = (ids < 0) | (ids >= ranges.total)
+            yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: its ID does not exist"
+            return
         for what, wrong in _wrong_rows(kind, fields, ranges, part, start, ids, own):
             if wrong.any():
                 yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: {what}"
                 return
-        if (ids[:own] != np.arange(start + first, start + first + own)).any():
+        if not counts_up:
             yield f"{kind}s {start} on: inner IDs do not count up from {first}"
             return
 
@@ -257,8 +266,6 @@ def _wrong_rows(
     own: int,
 ) -> Iterator[tuple[str, Array]]:
     """Mark the wrong rows of a block, of which the first `own` are the part's own."""
-    if _is_outside(ids, ranges.total):
-        yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
     stop = start + len(ids)
     flags = fields[f"inner_{kind}"].rows(start, stop)
     yield f"inner_{kind} is wrong", np.concatenate((flags[:own] != 1, flags[own:] != 0))
@@ -272,9 +279,9 @@ def _wrong_rows(
         yield "its _TYPE is not that of its ID", wrong
 
 
-def _is_outside(numbers: Ints, limit: int) -> bool:
-    """Whether any is not from 0 to `limit` - 1: in one pass, as negative ones are huge without a sign."""
-    return len(numbers) > 0 and int(numbers.view(f"u{numbers.itemsize}").max()) >= limit
+def _largest(numbers: Ints) -> int:
+    """The largest number, -1 if there is none; negative ones are huge, since they are read without a sign."""
+    return int(numbers.view(f"u{numbers.itemsize}").max()) if len(numbers) else -1
 
 
 def _first(block: EdgeBlock, wrong: Array) -> int:

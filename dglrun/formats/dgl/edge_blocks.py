@@ -35,7 +35,9 @@ class EdgeBlock:
         Returns:
             By edge type: int64, shape (types,).
         """
-        cut = (self.src >= inner_nodes) & (self.edges < ends[-1])
+        cut = self.src >= inner_nodes
+        if len(cut) and self.edges.max() >= ends[-1]:  # dispatch writes no halo edges
+            cut &= self.edges < ends[-1]
         if len(ends) == 1:
             return np.array([np.count_nonzero(cut)])
         types = np.searchsorted(ends, self.edges[cut], side="right")
