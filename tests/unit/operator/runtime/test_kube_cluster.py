@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class FakeApiServer:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                with suppress(BrokenPipeError):  # a client that has read enough, or given up
+                    self.wfile.write(data)
 
             do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 

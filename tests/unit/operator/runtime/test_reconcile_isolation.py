@@ -13,7 +13,7 @@ from dgl_operator.runtime.status_writer import BUSY_SECONDS, MINOR_SECONDS
 from dglrun.contract import names
 from dglrun.contract.names import Mode
 from tests.support.jobs import a_pod_status, a_raw_job, a_template
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, over_quota
 from tests.unit.operator.runtime.test_reconcile import (
     KEY,
     LAUNCHER_WAITS,
@@ -260,6 +260,30 @@ def test_a_crowd_of_pod_events_is_few_status_writes() -> None:
     assert len(writes) <= 6
     assert operator.status["replicaStatuses"]["Worker"]["ready"] == "60/60"
     assert condition(operator, "WorkersReady")["status"] == "True"
+
+
+def test_a_blocked_jobs_counts_are_written_as_soon_as_those_of_others() -> None:
+    """What was held back waited for the next try of what is blocked, up to a minute away."""
+    operator = Operator()
+
+    def admit(body: Json) -> None:
+        if body["metadata"]["name"] == "sage-worker-1":
+            over_quota("Pod")(body)
+
+    operator.cluster.admit = admit
+    partitioned(operator)
+    operator.pod("sage-worker-0", a_pod_status("Running", ip="10.0.0.10"))
+    operator.look()
+    operator.pod("sage-worker-0", worker_status(0))
+    outcome = operator.look()
+    held = operator.status["replicaStatuses"]["Worker"]["ready"]
+    operator.seconds += MINOR_SECONDS
+    operator.look()
+
+    assert outcome.retry
+    assert outcome.recheck_after is not None
+    assert outcome.recheck_after <= MINOR_SECONDS
+    assert (held, operator.status["replicaStatuses"]["Worker"]["ready"]) == ("0/2", "1/2")
 
 
 def test_a_busy_operator_writes_phases_late_and_milestones_and_ends_at_once() -> None:
