@@ -55,7 +55,7 @@ def measure(size: Size, folder: Path | None) -> Iterator[list[str]]:
 
 
 def _cheapest(kinds: Iterable[str], run: Callable[[str], Spent]) -> dict[str, Spent]:
-    """The cheapest run of each kind; the last one of the last kind is the last of all."""
+    """The cheapest run of each kind. The last run is of the last kind: checks read what it has written."""
     runs = [{kind: run(kind) for kind in kinds} for _ in range(REPEAT)]
     return {kind: min(found[kind] for found in runs) for kind in kinds}
 
