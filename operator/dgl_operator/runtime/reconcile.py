@@ -294,10 +294,10 @@ class Reconciler:
         )
         decision, wait = self._report(*self._of_one_moment(view, decision, after, again), problem)
         if problem and not decision.phase.is_final and not _is_of_an_edit(problem):
-            blocked = Outcome(recheck, retry=True).or_sooner(wait or None)
-            return blocked.or_sooner(_seconds(decision.look_again, view.now))
-        is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
-        outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
+            outcome = Outcome(retry=True)
+        else:
+            is_next = is_behind or (not wait and decision.phase is not view.job.status.phase)
+            outcome = Outcome(recheck_after=0.0) if is_next else Outcome()
         due = _seconds(decision.look_again, view.now)
         return outcome.or_sooner(recheck).or_sooner(wait or None).or_sooner(due)
 
