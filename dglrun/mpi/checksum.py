@@ -25,7 +25,7 @@ _SLICE = 1 << 15
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)
 
 
-def mix(values: Hashes) -> Hashes:
+def mix(values: Hashes) -> None:
     """Scramble sums of multiples of odd numbers, 64-bit integers of shape (rows,), in their place.
 
     The steps are xorshift, multiply, xorshift. In the multiplications before it each bit reaches all higher
@@ -34,15 +34,11 @@ def mix(values: Hashes) -> Hashes:
 
     Args:
         values: The sums, contiguous; they become the hashes.
-
-    Returns:
-        `values`.
     """
     low, high = _halves(values)
     low ^= high  # as values ^= values >> 32, in two thirds of the time: numpy's shifts do not use vectors
     values *= _FACTOR
     low ^= high
-    return values
 
 
 def _halves(values: Hashes) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
@@ -92,9 +88,8 @@ def hash_rows(keys: Array, rows: Array) -> Hashes:
         uint64, shape (rows,).
     """
     words = _words(rows)
-    low, high, (of_key,) = (
-        _odd_numbers(at, n) for at, n in ((1, words.shape[1]), (2, words.shape[1]), (3, 1))
-    )
+    low, high = (_odd_numbers(at, words.shape[1]) for at in (1, 2))
+    of_key = _odd_numbers(3, 1)[0]
     width = np.uint64(rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
     found = np.empty(len(rows), np.uint64)
     step = max(1, 2 * _SLICE // max(words.shape[1], 1))

@@ -242,16 +242,11 @@ def _field_problems(
     first = ranges.bounds(part)[0]
     for start, ids in fields["_ID"].blocks(_ROWS):
         own = min(max(inner - start, 0), len(ids))
-        counts_up = np.array_equal(ids[:own], np.arange(start + first, start + first + own))
-        if _largest(ids[own:] if counts_up else ids) >= ranges.total:
-            wrong = (ids < 0) | (ids >= ranges.total)
-            yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: its ID does not exist"
-            return
         for what, wrong in _wrong_rows(kind, fields, ranges, part, start, ids, own):
             if wrong.any():
                 yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: {what}"
                 return
-        if not counts_up:
+        if (ids[:own] != np.arange(start + first, start + first + own)).any():
             yield f"{kind}s {start} on: inner IDs do not count up from {first}"
             return
 
@@ -266,6 +261,8 @@ def _wrong_rows(
     own: int,
 ) -> Iterator[tuple[str, Array]]:
     """Mark the wrong rows of a block, of which the first `own` are the part's own."""
+    if _largest(ids) >= ranges.total:
+        yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
     stop = start + len(ids)
     flags = fields[f"inner_{kind}"].rows(start, stop)
     yield f"inner_{kind} is wrong", np.concatenate((flags[:own] != 1, flags[own:] != 0))

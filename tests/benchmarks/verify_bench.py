@@ -42,7 +42,7 @@ def measure(size: Size, folder: Path | None) -> Iterator[list[str]]:
     """Dispatch an input and check the parts: rows of the table `verify`."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         source, out = generate(size, Path(made) / "in"), Path(made) / "out"
-        dispatched = _cheapest(DISPATCH, lambda flags: dispatch(size, source, out, *DISPATCH[flags]))
+        dispatched = _cheapest(DISPATCH, lambda what: dispatch(size, source, out, *DISPATCH[what]))
         checked = _cheapest(CHECK, lambda verify: check(size, source, out, verify))
     shape = [f"{size.nodes:,} / {size.edges:,} / {size.width}", size.format, str(size.files)]
     whole, counted = dispatched["dispatch"].cpu, checked["never"].cpu
