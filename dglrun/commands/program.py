@@ -12,12 +12,16 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from dglrun.agent.ending_signals import ENDING
 from dglrun.commands.arguments import UsageError
 from dglrun.contract import exitcodes
 from dglrun.errors import BackendFailedError, BackendMissingError, DataError, Terminated
 
+_IMPORT_PAUSE = 0.01
+"""Seconds after which an import that a signal came in is asked for again."""
 INTERNAL = "internal command, run by dglrun itself; dglrun --help lists the commands for you"
 
 
@@ -74,21 +78,47 @@ def raising_terminated() -> Iterator[None]:
     """Within it SIGTERM and SIGINT raise Terminated in the main thread, once.
 
     One that this process was started to ignore stays ignored, as SIGINT is by a shell's background commands.
+    One that comes during an import raises after it: modules in C clear an exception that comes while they
+    start, or take it for another one.
     """
+    came: list[int] = []
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        if _is_import(frame):
+            came[:] = [number]
+            if signal.SIGALRM not in before:
+                before[signal.SIGALRM] = signal.signal(signal.SIGALRM, ask_again)
+            signal.setitimer(signal.ITIMER_REAL, _IMPORT_PAUSE)
+            return
+        came.clear()
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)  # what cleans up now must not be disturbed
+        raise Terminated(number)
+
+    def ask_again(*_: object) -> None:
+        for number in came:
+            signal.raise_signal(number)
+
     raised = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _terminate) for number in raised}
+    before: dict[int, Any] = {number: signal.signal(number, terminate) for number in raised}
     try:
         yield
     finally:
+        if signal.SIGALRM in before:  # the work may have ended before the timer
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+        if came:
+            raise Terminated(came[0])
 
 
-def _terminate(number: int, _frame: object) -> None:
-    """Raise in the main thread, once: what cleans up then must not be disturbed."""
-    for each in ENDING:
-        signal.signal(each, signal.SIG_IGN)
-    raise Terminated(number)
+def _is_import(frame: FrameType | None) -> bool:
+    """Whether an import is under way in this frame or one that it was called from."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def complain(name: str, message: object, code: int) -> int:

@@ -1,6 +1,7 @@
 """How a command ends."""
 
 import errno
+import importlib
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dglrun.commands import elapsed, program
-from dglrun.errors import DataError, UnwritableError
+from dglrun.errors import DataError, Terminated, UnwritableError
 from tests.support.dglrun_pods import ROOT
 from tests.support.heterographs import a_toy
 from tests.support.terminal import in_a_terminal
@@ -92,6 +93,52 @@ def test_a_signal_is_one_line(number: signal.Signals, said: str) -> None:
 
     assert started.returncode == 128 + number
     assert ended == ("cleaned\n", f"dglrun it: {said}\n")
+
+
+CLEARING = """
+import signal
+try:
+    signal.raise_signal(signal.{name})
+    len([])  # the handler has run
+except BaseException:
+    pass
+"""
+"""A module whose start clears what comes, as those of Cython and numpy do in C."""
+
+IMPORTING = """
+import signal, sys
+from dglrun.commands import program
+def work():
+    import clearing
+    signal.pause()
+sys.exit(program.run("dglrun it", work))
+"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
+def test_a_signal_during_an_import_ends_the_command_after_it(tmp_path: Path, name: str, said: str) -> None:
+    """Nothing loses it, and no import that it broke is told as a bug."""
+    (tmp_path / "clearing.py").write_text(CLEARING.format(name=name))
+    known = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    argv = (sys.executable, "-c", IMPORTING)
+
+    ended = subprocess.run(argv, capture_output=True, text=True, env=known, timeout=120, check=False)
+
+    assert (ended.returncode, ended.stderr) == (128 + signal.Signals[name], f"dglrun it: {said}\n")
+
+
+def test_a_signal_during_the_last_import_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the work ends before the import is asked for again; the timer does not outlive it."""
+    (tmp_path / "clearing.py").write_text(CLEARING.format(name="SIGTERM"))
+    monkeypatch.syspath_prepend(tmp_path)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)]
+
+    with pytest.raises(Terminated) as ended, program.raising_terminated():
+        importlib.import_module("clearing")
+
+    assert ended.value.number == signal.SIGTERM
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)] == before
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
