@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
@@ -126,8 +126,9 @@ class MpiRanks:
     """The ranks of an MPI communicator.
 
     `exchange` and `concatenate` send bytes, so that MPI need not know the dtype; for shapes see `Ranks`.
-    A rank sleeps until the others have come to a collective: inside of one, MPI asks for them without a
-    pause, and a rank that waits would take the CPU from those that it waits for.
+    A rank sleeps until the others have come: inside of a blocking collective MPI asks for them without a
+    pause, and a rank that waits would take the CPU from those that it waits for. So those of little data do
+    not block, and those of much data begin with a barrier that does not.
 
     Args:
         timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
@@ -163,14 +164,20 @@ class MpiRanks:
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
-        with self._met():
-            return self.comm.allgather(value)  # type: ignore[no-any-return]
+        said = np.frombuffer(self._mpi.pickle.dumps(value), np.uint8)
+        lengths = np.empty(self.size, np.int64)
+        with self._deadline():
+            self._wait(self.comm.Iallgather(np.array([len(said)]), lengths))
+            told = np.empty(lengths.sum(), np.uint8)
+            mine = [said, len(said), self._mpi.BYTE]
+            self._wait(self.comm.Iallgatherv(mine, self._runs(told, lengths.tolist(), 1)))
+        return [self._mpi.pickle.loads(each) for each in np.split(told, np.cumsum(lengths)[:-1])]
 
     def counts(self, rows: Array) -> Array:
         """See `Ranks.counts`."""
         received = np.empty_like(rows)
-        with self._met():
-            self.comm.Alltoall(rows, received)
+        with self._deadline():
+            self._wait(self.comm.Ialltoall(rows, received))
         return received
 
     def exchange(self, column: Array, send: Sequence[int], receive: Sequence[int]) -> Array:
@@ -178,7 +185,7 @@ class MpiRanks:
         received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
         width = column.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
         with self._met():
-            self.comm.Alltoallv(_runs(column, send, width), _runs(received, receive, width))
+            self.comm.Alltoallv(self._runs(column, send, width), self._runs(received, receive, width))
         return received
 
     def concatenate(self, own: Array, rows: Sequence[int]) -> Array:
@@ -187,7 +194,7 @@ class MpiRanks:
         width = own.itemsize * int(np.prod(own.shape[1:], dtype=np.int64))
         mine = [own, own.nbytes, self._mpi.BYTE]
         with self._met():
-            self.comm.Allgatherv(mine, _runs(received, rows, width))
+            self.comm.Allgatherv(mine, self._runs(received, rows, width))
         return received
 
     def abort(self, code: int) -> None:
@@ -196,14 +203,27 @@ class MpiRanks:
         sys.stderr.flush()
         self.comm.Abort(code)
 
+    def _runs(self, column: Array, rows: Sequence[int], width: int) -> list[Any]:
+        """An MPI buffer of bytes with the length and place of each rank's run."""
+        lengths = np.asarray(rows, np.int64) * width
+        places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+        return [column, (lengths.tolist(), places.tolist()), self._mpi.BYTE]
+
     @contextmanager
     def _met(self) -> Iterator[None]:
         """Wait until all ranks have come; the deadline holds for this and for what is done inside."""
-        with nullcontext() if self._watchdog is None else self._watchdog.waiting():
-            since, all_here = time.monotonic(), self.comm.Ibarrier()
-            while not all_here.Test():
-                time.sleep(min(_MAX_PAUSE, (time.monotonic() - since) * _PAUSE_SHARE))
+        with self._deadline():
+            self._wait(self.comm.Ibarrier())
             yield
+
+    def _deadline(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.waiting()
+
+    def _wait(self, request: Any) -> None:
+        """Sleep until a collective of little data has come to its end."""
+        since = time.monotonic()
+        while not request.Test():
+            time.sleep(min(_MAX_PAUSE, (time.monotonic() - since) * _PAUSE_SHARE))
 
 
 class Watchdog:
@@ -390,12 +410,3 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, Expected | None]:
         return work(), None
     except (DataError, BackendMissingError) as error:
         return None, error
-
-
-def _runs(column: Array, rows: Sequence[int], width: int) -> list[Any]:
-    """An MPI buffer of bytes with the length and place of each rank's run."""
-    from mpi4py import MPI  # noqa: PLC0415 - only ranks of MPI come here
-
-    lengths = np.asarray(rows, np.int64) * width
-    places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    return [column, (lengths.tolist(), places.tolist()), MPI.BYTE]

@@ -1,15 +1,19 @@
 """What ranks say to each other: errors that all know of, ends of streams, questions to owners."""
 
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from dglrun.arrays import Array
 from dglrun.errors import BackendMissingError, DataError
 from dglrun.mpi import collectives
 from dglrun.mpi.collectives import (
@@ -41,27 +45,39 @@ def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
     assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
 
 
+@dataclass
 class LateComm:
-    """A communicator whose other rank has come when this one asks for it the `asks` + 1st time."""
+    """A communicator whose other rank, which says the same, comes after this one has asked `asks` times."""
 
-    rank, size = 0, 2
-
-    def __init__(self, asks: int) -> None:
-        self.left = asks
+    asks: int
+    rank: int = 0
+    size: int = 2
 
     def Ibarrier(self) -> "LateComm":  # noqa: N802 - as in mpi4py
         return self
 
-    def Test(self) -> bool:  # noqa: N802
-        self.left -= 1
-        return self.left < 0
+    def Iallgather(self, own: Array, told: Array) -> "LateComm":  # noqa: N802
+        told[:] = own
+        return self
 
-    def allgather(self, value: int) -> list[int]:
-        assert self.left < 0, "MPI is asked to wait, which takes a whole CPU"
-        return [value, value]
+    def Iallgatherv(self, own: list[Any], told: list[Any]) -> "LateComm":  # noqa: N802
+        told[0][:] = np.tile(own[0], self.size)
+        return self
+
+    def Ialltoall(self, rows: Array, received: Array) -> "LateComm":  # noqa: N802
+        received[:] = rows[0]
+        return self
+
+    def Test(self) -> bool:  # noqa: N802
+        self.asks -= 1
+        return self.asks < 0
+
+    def Alltoallv(self, sent: list[Any], received: list[Any]) -> None:  # noqa: N802
+        assert self.asks < 0, "MPI is asked to wait, which takes a whole CPU"
+        received[0][:] = sent[0]
 
     def Split(self, color: int, rank: int) -> "LateComm":  # noqa: N802
-        assert self.left < 0, "MPI is asked to wait, which takes a whole CPU"
+        assert self.asks < 0, "MPI is asked to wait, which takes a whole CPU"
         return self
 
 
@@ -78,16 +94,30 @@ class NotedWaits:
         self.waits = False
 
 
+PAIR = np.array([[1, 2], [3, 4]])
+
+
 @pytest.mark.parametrize("timeout", [None, 3600.0])
-def test_a_rank_sleeps_until_the_others_come(monkeypatch: pytest.MonkeyPatch, timeout: float | None) -> None:
+@pytest.mark.parametrize(
+    ("talk", "heard"),
+    [
+        (lambda ranks: ranks.gather("seven"), ["seven", "seven"]),
+        (lambda ranks: ranks.counts(PAIR).tolist(), [[1, 2], [1, 2]]),
+        (lambda ranks: ranks.exchange(PAIR, [1, 1], [1, 1]).tolist(), PAIR.tolist()),
+    ],
+    ids=["gather", "counts", "exchange"],
+)
+def test_a_rank_sleeps_until_the_others_come(
+    monkeypatch: pytest.MonkeyPatch, talk: Callable[[MpiRanks], object], heard: object, timeout: float | None
+) -> None:
     """Inside of a collective, MPI takes the CPU that the other ranks of the machine need."""
     pauses: list[float] = []
-    monkeypatch.setattr(collectives, "_mpi", object)
+    monkeypatch.setattr(collectives, "_mpi", lambda: SimpleNamespace(pickle=pickle, BYTE="bytes"))
     monkeypatch.setattr(collectives, "Watchdog", lambda *_: SimpleNamespace(waiting=nullcontext))
     clock = SimpleNamespace(monotonic=lambda: 1e-3 * len(pauses), sleep=pauses.append)
     monkeypatch.setattr(collectives, "time", clock)
 
-    assert MpiRanks(timeout, LateComm(50)).gather(7) == [7, 7]
+    assert talk(MpiRanks(timeout, LateComm(50))) == heard
 
     assert len(pauses) == 50
     assert pauses[:3] == pytest.approx([0, 1 / 8000, 2 / 8000])
