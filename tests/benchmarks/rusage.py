@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", "0"))
     code = subprocess.run(argv[1:], check=False).returncode
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = {"cpu": used.ru_utime + used.ru_stime, "rss_mib": used.ru_maxrss / 1024}
+    found = {"user": used.ru_utime, "system": used.ru_stime, "rss_mib": used.ru_maxrss / 1024}
     Path(f"{argv[0]}.{rank}").write_text(json.dumps(found))
     return code
 

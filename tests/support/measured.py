@@ -85,8 +85,8 @@ TABLES = {
             "reference/dispatch.md",
             f"{_BENCHMARK} dispatch-targets",
             (
-                "what", "nodes / edges / width", "ranks, parts", "CPU s", "wall s", "MiB per rank",
-                "measured", "target: at most",
+                "what", "nodes / edges / width", "ranks, parts", "CPU s", "of it user", "wall s",
+                "MiB per rank", "measured", "target: at most",
             ),
         ),
         Table(
@@ -95,7 +95,7 @@ TABLES = {
             f"{_BENCHMARK} verify",
             (
                 "nodes / edges / width", "edges in", "ranks and parts", "what", "wall s", "CPU s",
-                "CPU of dispatch's", "MiB per rank",
+                "of it user", "CPU of dispatch's (user time of its)", "MiB per rank",
             ),
         ),
         Table(

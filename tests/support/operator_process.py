@@ -7,18 +7,16 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from functools import cache
 from pathlib import Path
 
 from tests.cluster.images import IMAGE
 from tests.cluster.other import pulled
+from tests.support.compiled import COMPILED, compile_modules
 from tests.support.wait import wait_for
 
 ROOT = Path(__file__).parents[2]
 ALLOCATOR = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 """As its image has it."""
-COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
-"""Modules are compiled once, as by an installation: it takes memory, which would count as the start's."""
 
 
 class OperatorProcess:
@@ -45,6 +43,7 @@ class OperatorProcess:
             "KUBECONFIG": str(kubeconfig),
             "PYTHONPATH": path,
         }
+        compile_modules(ROOT / "operator", ROOT / "dglrun")
         with log.open("ab") as file:
             self._process = subprocess.Popen(argv, env=environment, stderr=file, stdout=file)
 
@@ -124,13 +123,6 @@ class OperatorProcess:
             return self.get("/readyz")[0] == 200
         except OSError:
             return False
-
-
-@cache
-def _compile() -> None:
-    """Compile what it runs, where this is not done and its place can be written."""
-    words = (sys.executable, "-m", "compileall", "-q", "operator", "dglrun")
-    subprocess.run(words, check=False, cwd=ROOT, env={**os.environ, **COMPILED}, stdout=subprocess.DEVNULL)
 
 
 def _get(url: str) -> tuple[int, str]:

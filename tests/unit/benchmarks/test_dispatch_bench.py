@@ -11,6 +11,8 @@ import pytest
 from tests.benchmarks import dispatch_bench, dispatch_targets
 from tests.benchmarks.dispatch_bench import Run
 from tests.benchmarks.dispatch_data import Size
+from tests.support import compiled
+from tests.support.compiled import compile_modules
 
 SIZE = Size(10, 20, 0, 1, 1, "csv")
 
@@ -38,9 +40,9 @@ class Clock:
 def _nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Neither before a test nor, for others, by it; and this process is told to leave no bytecode."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    dispatch_bench.compiled.cache_clear()
+    compile_modules.cache_clear()
     yield
-    dispatch_bench.compiled.cache_clear()
+    compile_modules.cache_clear()
 
 
 @pytest.fixture
@@ -60,11 +62,27 @@ def test_to_compile_our_modules_is_no_part_of_a_run(monkeypatch: pytest.MonkeyPa
         clock.passes(100.0 if compiles[-1] else 2.0)
         assert settings["env"]["PYTHONDONTWRITEBYTECODE"] == ""
 
-    monkeypatch.setattr(dispatch_bench, "subprocess", Namespace(run=run))
+    for module in (compiled, dispatch_bench):
+        monkeypatch.setattr(module, "subprocess", Namespace(run=run, DEVNULL=None))
 
     seconds = [dispatch_bench.ranks(SIZE, Path("noted"), "a.module") for _ in range(2)]
 
     assert (seconds, compiles) == ([2.0, 2.0], [True, False, False])
+
+
+def test_kinds_run_in_turn_and_the_cheapest_run_of_each_counts() -> None:
+    """A machine that is busy for a while makes neither kind dearer than the other."""
+    costs = {"few": [3.0, 2.0, 5.0], "many": [7.0, 9.0, 8.0]}
+    runs: list[str] = []
+
+    def run(kind: str) -> float:
+        runs.append(kind)
+        return costs[kind][runs.count(kind) - 1]
+
+    found = dispatch_bench.cheapest(costs, run, float, 3)
+
+    assert runs == ["few", "many"] * 3
+    assert found == {"few": 2.0, "many": 7.0}
 
 
 def test_beside_a_copy_counts_what_the_dispatch_says_and_the_way_to_the_disk(
@@ -77,7 +95,7 @@ def test_beside_a_copy_counts_what_the_dispatch_says_and_the_way_to_the_disk(
         return 2.0
 
     def finish(program: str, size: Size, source: Path, json_path: Path, wall: float) -> Run:
-        return Run(program, size, 1.0, wall, 1.0, 1.0)
+        return Run(program, size, 1.0, 1.0, wall, 1.0, 1.0)
 
     def copying(_: object, to: Path) -> float:
         to.mkdir()
@@ -101,7 +119,7 @@ def test_the_peer_finds_its_tools_compiled_too(monkeypatch: pytest.MonkeyPatch, 
     tools.mkdir(parents=True)
     (tools / "data_shuffle.py").write_text("")
     (tools / "data_proc_pipeline.py").write_text(SCRIPT)
-    measured = Run("DGL", SIZE, 1.0, 1.0, 1.0, 1.0)
+    measured = Run("DGL", SIZE, 1.0, 1.0, 1.0, 1.0, 1.0)
     monkeypatch.setattr(dispatch_bench, "finish", lambda *_: measured)
     args = Namespace(dgl_tools=tools.parent, dgl_python=Path(sys.executable))
 
