@@ -32,6 +32,8 @@ _MAX_PAUSE = 1e-3
 """Seconds that a rank sleeps at most before it asks again whether the others have come."""
 _PAUSE_SHARE = 1 / 8
 """Of the time waited so far: the first pauses are short, ranks in step lose a tenth of a millisecond."""
+_LITTLE = 1 << 14
+"""Bytes up to which they are gathered without blocking: more would move only as often as a rank asks."""
 
 Expected = DataError | BackendMissingError
 """What may stop one rank without being a bug: all ranks then stop with its message."""
@@ -128,7 +130,7 @@ class MpiRanks:
     `exchange` and `concatenate` send bytes, so that MPI need not know the dtype; for shapes see `Ranks`.
     A rank sleeps until the others have come: inside of a blocking collective MPI asks for them without a
     pause, and a rank that waits would take the CPU from those that it waits for. So those of little data do
-    not block, and those of much data begin with a barrier that does not.
+    not block, and those of much data begin with one that does not.
 
     Args:
         timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
@@ -169,8 +171,11 @@ class MpiRanks:
         with self._deadline():
             self._wait(self.comm.Iallgather(np.array([len(said)]), lengths))
             told = np.empty(lengths.sum(), np.uint8)
-            mine = [said, len(said), self._mpi.BYTE]
-            self._wait(self.comm.Iallgatherv(mine, self._runs(told, lengths.tolist(), 1)))
+            mine, all_said = [said, len(said), self._mpi.BYTE], self._runs(told, lengths.tolist(), 1)
+            if len(told) <= _LITTLE:
+                self._wait(self.comm.Iallgatherv(mine, all_said))
+            else:  # all are here, for their lengths
+                self.comm.Allgatherv(mine, all_said)
         return [self._mpi.pickle.loads(each) for each in np.split(told, np.cumsum(lengths)[:-1])]
 
     def counts(self, rows: Array) -> Array:
