@@ -1,7 +1,6 @@
 """`dglrun dispatch`: the flags of DGL's dispatch_data.py with the same meaning, without ssh."""
 
 import argparse
-import shutil
 import signal
 import sys
 import time
@@ -17,7 +16,7 @@ from dglrun.errors import DataError, Terminated
 from dglrun.formats import writable
 from dglrun.formats.chunked import input_file
 from dglrun.formats.dgl import graphs
-from dglrun.mpi import mpirun
+from dglrun.mpi import forked_ranks
 from dglrun.mpi.collectives import (
     AgreedError,
     MpiRanks,
@@ -88,7 +87,7 @@ def _add_ranks(parser: argparse.ArgumentParser) -> None:
         type=whole(1),
         default=1,
         metavar="N",
-        help="processes on this machine, started by mpirun (default: 1)",
+        help="processes on this machine (default: 1)",
     )
     flags.add_deadline(parser, "with --ranks, ")
 
@@ -127,7 +126,8 @@ def _dispatch(args: argparse.Namespace, ranks: Ranks) -> None:
             print(f"dispatch: {time.monotonic() - started:7.1f} s  {text}", flush=True)
 
     run_on_all_ranks(ranks, lambda: writable.require_folder(args.out_dir))
-    with elapsed.showing_on_first(ranks.rank, "dglrun dispatch", is_rank=ranks.size > 1):
+    is_by_mpirun = isinstance(ranks, MpiRanks)
+    with elapsed.showing_on_first(ranks.rank, "dglrun dispatch", is_rank=is_by_mpirun):
         pipeline.dispatch(_options(args), ranks, say)
 
 
@@ -192,39 +192,16 @@ def _options(args: argparse.Namespace) -> source.Options:
 
 
 def _start(args: argparse.Namespace) -> int:
-    """Start the ranks on this machine; mpirun's exit code is that of the rank that failed first.
+    """Run the ranks on this machine; the exit code is that of the rank that failed first.
 
     Raises:
-        UsageError: there is no mpirun.
         UnwritableError: the output cannot be written.
     """
-    if shutil.which("mpirun") is None:
-        raise UsageError(
-            f"--ranks {args.ranks} needs Open MPI and mpi4py (Debian: openmpi-bin, python3-mpi4py)"
-        )
     writable.require_folder(args.out_dir)
-    argv = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *_flags(args))
-    job = mpirun.Job(argv, args.ranks, cwd=str(Path.cwd()))
-    return mpirun.run(mpirun.argv(job), args.deadline)
-
-
-def _flags(args: argparse.Namespace) -> list[str]:
-    """The flags of one rank as a command line."""
-    named = {
-        "--in-dir": input_file.absolute(args.in_dir),
-        "--partitions-dir": args.partitions_dir.absolute(),
-        "--out-dir": args.out_dir.absolute(),
-        "--metadata-filename": args.metadata_filename,
-        "--graph-formats": ",".join(args.graph_formats),
-        "--process-group-timeout": args.process_group_timeout,
-    }
-    if args.ip_config is not None:
-        named["--ip-config"] = args.ip_config.absolute()
-    switches = {
-        "--save-orig-nids": args.save_orig_nids,
-        "--save-orig-eids": args.save_orig_eids,
-        "--use-graphbolt": args.use_graphbolt,
-        "--source-sums": args.source_sums,
-    }
-    flags = [text for name, value in named.items() for text in (name, str(value))]
-    return flags + [name for name, given in switches.items() if given]
+    return forked_ranks.run(
+        args.ranks,
+        lambda ranks: _guard(ranks, args.out_dir, lambda: _dispatch(args, ranks)),
+        name="dglrun dispatch",
+        deadline=args.deadline,
+        timeout=args.process_group_timeout,
+    )

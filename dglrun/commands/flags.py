@@ -50,7 +50,7 @@ def add_out_dir(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_deadline(parser: argparse._ActionsContainer, when: str = "") -> None:
-    """How long mpirun may take.
+    """How long the ranks may take.
 
     Args:
         parser: The command's parser, or a group of it.
@@ -61,5 +61,5 @@ def add_deadline(parser: argparse._ActionsContainer, when: str = "") -> None:
         type=above(0),
         default=_DAY,
         metavar="SECONDS",
-        help=f"{when}until mpirun and its ranks are ended (default: {_DAY:.0f})",
+        help=f"{when}until all ranks are ended (default: {_DAY:.0f})",
     )

@@ -52,10 +52,20 @@ def end_at(place, call, when):
 
     setattr(owner, name, killing)
 
-if "OMPI_COMM_WORLD_RANK" in os.environ and "RANKS_SEEN" in os.environ:
+def be_a_rank(number):
     open(f"{os.environ['RANKS_SEEN']}/{os.getpid()}", "w").close()
-    if os.environ["OMPI_COMM_WORLD_RANK"] == os.environ["KILL_RANK"]:
+    if number == int(os.environ["KILL_RANK"]):
         end_at(os.environ["KILL_PLACE"], int(os.environ["KILL_CALL"]), os.environ["KILL_WHEN"])
+
+if "OMPI_COMM_WORLD_RANK" in os.environ and "RANKS_SEEN" in os.environ:
+    be_a_rank(int(os.environ["OMPI_COMM_WORLD_RANK"]))
+elif os.environ.get("RANKS_FORKED"):
+    from dglrun.mpi import forked_ranks
+    begin = forked_ranks.ForkedRanks.__init__
+    def beginning(self, rank, *args):
+        be_a_rank(rank)
+        begin(self, rank, *args)
+    forked_ranks.ForkedRanks.__init__ = beginning
 """
 
 _ASSIGN = "dglrun.partitioning.distributed"
@@ -110,8 +120,9 @@ class Kill:
         """What the ranks are told."""
         place, call = PLACES[program][self.stage]
         told = {"KILL_PLACE": place, "KILL_CALL": str(call), "KILL_WHEN": self.when}
-        path = f"{seen.parent}:{ROOT}"
-        return {**told, "KILL_RANK": str(self.rank), "RANKS_SEEN": str(seen), "PYTHONPATH": path}
+        path, forked = f"{seen.parent}:{ROOT}", "yes" if program == "dispatch" else ""
+        where = {"RANKS_SEEN": str(seen), "RANKS_FORKED": forked, "PYTHONPATH": path}
+        return {**told, "KILL_RANK": str(self.rank), **where}
 
 
 def kills(program: str) -> st.SearchStrategy[Kill]:
@@ -212,7 +223,8 @@ def check(programs: Programs, program: str, kill: Kill) -> None:
         ended = programs.killed(program, out, kill)
 
         assert ended.returncode == 137, ended.stderr
-        assert re.search(rf"process rank {kill.rank} .*signal 9 \(Killed\)", ended.stderr, re.DOTALL)
+        by_mpirun = rf"process rank {kill.rank} .*signal 9 \(Killed\)"
+        assert re.search(rf"rank {kill.rank} was ended by SIGKILL|{by_mpirun}", ended.stderr, re.DOTALL)
         assert visible(program, out) in ({}, programs.whole[program])
         again = programs.run(program, out)
         assert again.returncode == 0, again.stderr

@@ -1,4 +1,4 @@
-"""Dispatch on real MPI ranks, and DGL's own loader on what it wrote."""
+"""Dispatch on real ranks, forked and of MPI, and DGL's own loader on what it wrote."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dglrun.mpi import mpirun
 from tests.support.heterographs import Toy, a_toy
 from tests.support.needs import NEEDS_MPI
 
@@ -32,9 +33,22 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """Rank 1 never comes; rank 0 runs a program and gets a signal while it waits for it."""
 
 
-def dispatch(source: Path, out: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+FORKED, BY_MPI = "forked", "by MPI"
+STARTS = pytest.mark.parametrize(
+    "start", [FORKED, pytest.param(BY_MPI, marks=(pytest.mark.mpi, NEEDS_MPI))], ids=str
+)
+"""Ranks of `--ranks`, and those that a job starts on its workers."""
+
+
+def dispatch(
+    source: Path, out: Path, *more: str, ranks: int = 1, start: str = FORKED
+) -> "subprocess.CompletedProcess[str]":
     folders = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
-    argv = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *folders, *more)
+    argv: tuple[str, ...] = (sys.executable, "-m", "dglrun.commands.dispatch_rank", *folders, *more)
+    if start == FORKED:
+        argv = (*argv, "--ranks", str(ranks))
+    elif ranks > 1:
+        argv = mpirun.argv(mpirun.Job(argv, ranks, cwd=str(ROOT)))
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -42,46 +56,43 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.mpi
-@NEEDS_MPI
+@STARTS
 @pytest.mark.parametrize(
     ("ranks", "toy"), [(2, a_toy(1, parts=4)), (3, a_toy(2, parts=2)), (4, a_toy(3, (5, 1, 2), (9, 3), 8))]
 )
-def test_mpi_ranks_write_what_one_process_writes(tmp_path: Path, ranks: int, toy: Toy) -> None:
+def test_ranks_write_what_one_process_writes(tmp_path: Path, ranks: int, toy: Toy, start: str) -> None:
     """More parts than ranks, fewer parts than ranks, parts without nodes."""
     source = toy.write(tmp_path / "in", chunks=3)
     flags = ("--save-orig-nids", "--save-orig-eids")
     assert dispatch(source, tmp_path / "one", *flags).returncode == 0
 
-    ended = dispatch(source, tmp_path / "many", "--ranks", str(ranks), *flags)
+    ended = dispatch(source, tmp_path / "many", *flags, ranks=ranks, start=start)
 
     assert ended.returncode == 0, ended.stderr
     assert contents(tmp_path / "one") == contents(tmp_path / "many")
 
 
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_bad_input_of_one_rank_ends_all_with_65(tmp_path: Path) -> None:
+@STARTS
+def test_bad_input_of_one_rank_ends_all_with_65(tmp_path: Path, start: str) -> None:
     """The reason is said once, by file and line."""
     source = a_toy().write(tmp_path / "in", chunks=2)
     (source / "n0-r0-n1-1.csv").write_text("0 0\n" * 44 + "99 0\n")
 
-    ended = dispatch(source, tmp_path / "out", "--ranks", "2")
+    ended = dispatch(source, tmp_path / "out", ranks=2, start=start)
 
     assert ended.returncode == 65
     assert ended.stderr.count("n0-r0-n1-1.csv: line 45: expected a source ID from 0 to 29, got 99") == 1
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.mpi
-@NEEDS_MPI
-def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path) -> None:
+@STARTS
+def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path, start: str) -> None:
     """A rank that cannot write ends the others instead of leaving them waiting."""
     source = a_toy().write(tmp_path / "in")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/.dglrun-dispatch-1").write_text("where rank 1 wants its folder")
 
-    ended = dispatch(source, tmp_path / "out", "--ranks", "2")
+    ended = dispatch(source, tmp_path / "out", ranks=2, start=start)
 
     assert ended.returncode == 74
     assert "rank 1: " in ended.stderr
@@ -128,12 +139,12 @@ def test_a_rank_that_mpi_holds_for_the_only_one_is_refused(
 
 DIES = """
 import os, signal, time
-if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+if "DIES" in os.environ:
     from dglrun.dispatch.checkpoint import Checkpoint
     finish = Checkpoint.finish
     def dying(self, stage, facts=None):
         finish(self, stage, facts)
-        if stage == "node:n0/feat":
+        if stage == "node:n0/feat" and self.folder.name == ".dglrun-dispatch-1":
             other, until = self.folder.parent / ".dglrun-dispatch-0/state.json", time.monotonic() + 30
             while stage not in other.read_text() and time.monotonic() < until:
                 time.sleep(0.01)
@@ -142,22 +153,26 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
 """
 
 
-@pytest.mark.mpi
-@NEEDS_MPI
+@STARTS
 def test_after_a_rank_was_killed_the_next_run_takes_up_what_was_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     """137 ends all; the second run names what it need not do again, and the result is that of one run."""
     source = a_toy(1, parts=4).write(tmp_path / "in", chunks=3)
-    flags = ("--ranks", "2", "--save-orig-nids", "--save-orig-eids")
-    assert dispatch(source, tmp_path / "undisturbed", *flags).returncode == 0
+    flags = ("--save-orig-nids", "--save-orig-eids")
+
+    def run(out: str) -> "subprocess.CompletedProcess[str]":
+        return dispatch(source, tmp_path / out, *flags, ranks=2, start=start)
+
+    assert run("undisturbed").returncode == 0
     (tmp_path / "sitecustomize.py").write_text(DIES)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
-        assert dispatch(source, tmp_path / "out", *flags).returncode == 137
+        patch.setenv("DIES", "yes")
+        assert run("out").returncode == 137
     assert not list((tmp_path / "out").glob("*.json"))
 
-    ended = dispatch(source, tmp_path / "out", *flags)
+    ended = run("out")
 
     assert ended.returncode == 0, ended.stderr
     assert "resumed: finished before: graph, orig_nids, node:n0/feat" in ended.stdout

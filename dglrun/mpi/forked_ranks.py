@@ -1,0 +1,256 @@
+"""Ranks on one machine without MPI: forks of one process, so that Python and its packages start once.
+
+They sleep while they wait, and exchange through files in memory, in a few large copies: under MPI sender and
+receiver must be awake together for each few KiB, and on fewer processors than ranks they wait for that
+without sleeping. Libraries that need an MPI communicator cannot run on them.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from multiprocessing import connection
+from multiprocessing.context import ForkProcess
+from typing import TypeVar
+
+import numpy as np
+
+from dglrun.agent import ending_signals, prctl
+from dglrun.arrays import Array
+from dglrun.contract import exitcodes
+from dglrun.mpi import host_memory
+from dglrun.mpi.collectives import Watchdog
+from dglrun.mpi.host_memory import HostMemory
+from dglrun.mpi.mpirun import GRACE, RANK_ENV
+
+T = TypeVar("T")
+
+_HEAD = 8
+"""Bytes of the length before what a rank says in `gather`."""
+
+
+class Barrier:
+    """Lets no rank go on before all have come; they sleep in the kernel. To be made before the fork.
+
+    Rank 0 counts the others and lets them go. A tenth of the time of multiprocessing's, which takes turns at
+    a lock.
+
+    Args:
+        size: Number of ranks.
+    """
+
+    def __init__(self, size: int) -> None:
+        flags = os.EFD_SEMAPHORE | os.EFD_CLOEXEC
+        self._come = os.eventfd(0, flags)
+        self._may_go = [os.eventfd(0, flags) for _ in range(1, size)]
+
+    def wait(self, rank: int) -> None:
+        """Wait for the others, as this rank."""
+        if rank:
+            os.eventfd_write(self._come, 1)
+            os.eventfd_read(self._may_go[rank - 1])
+            return
+        for _ in self._may_go:
+            os.eventfd_read(self._come)
+        for each in self._may_go:
+            os.eventfd_write(each, 1)
+
+    def close(self) -> None:
+        """Give its descriptors back, in the process that has forked the ranks."""
+        for each in (self._come, *self._may_go):
+            os.close(each)
+
+
+class ForkedRanks:
+    """One of the ranks; see `dglrun.mpi.collectives.Ranks`, which this is one of.
+
+    Args:
+        rank: Its number.
+        files: Descriptors by rank, of `host_memory.create`.
+        barrier: Theirs.
+        timeout: Seconds that a rank waits for the others in one collective; None: without end.
+    """
+
+    def __init__(self, rank: int, files: Sequence[int], barrier: Barrier, timeout: float | None) -> None:
+        self.rank = rank
+        self.size = len(files)
+        self._memory = HostMemory(rank, files)
+        self._barrier = barrier
+        self._watchdog = None if timeout is None else Watchdog(timeout, rank)
+
+    def gather(self, value: T) -> list[T]:
+        """See `Ranks.gather`."""
+        said = pickle.dumps(value)
+        data = np.frombuffer(len(said).to_bytes(_HEAD, "little") + said, np.uint8)
+        self._memory.next()
+        self._memory.write(self._of_all, data)
+        self._wait()
+        return [value if rank == self.rank else self._told(rank) for rank in range(self.size)]
+
+    def counts(self, rows: Array) -> Array:
+        """See `Ranks.counts`."""
+        one_each = [1] * self.size
+        return self.exchange(rows, one_each, one_each)
+
+    def exchange(self, column: Array, send: Sequence[int], receive: Sequence[int]) -> Array:
+        """See `Ranks.exchange`."""
+        received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
+        runs, places = _runs(column, send), _runs(received, receive)
+        self._memory.next()
+        for rank, run in enumerate(runs):
+            if rank != self.rank:
+                self._memory.write(rank, run)
+        places[self.rank][:] = runs[self.rank]
+        self._wait()
+        for rank, place in enumerate(places):
+            if rank != self.rank:
+                self._memory.read(rank, self.rank, place)
+        return received
+
+    def concatenate(self, own: Array, rows: Sequence[int]) -> Array:
+        """See `Ranks.concatenate`."""
+        received = np.empty((sum(rows), *own.shape[1:]), own.dtype)
+        places = _runs(received, rows)
+        mine = _bytes(own)
+        self._memory.next()
+        self._memory.write(self._of_all, mine)
+        places[self.rank][:] = mine
+        self._wait()
+        for rank, place in enumerate(places):
+            if rank != self.rank:
+                self._memory.read(rank, self._of_all, place)
+        return received
+
+    @property
+    def _of_all(self) -> int:
+        """The place of what is for every rank; those before are for one each."""
+        return self.size
+
+    def _told(self, rank: int) -> T:  # type: ignore[type-var]
+        head = np.empty(_HEAD, np.uint8)
+        self._memory.read(rank, self._of_all, head)
+        said = np.empty(int.from_bytes(head, "little"), np.uint8)
+        self._memory.read(rank, self._of_all, said, _HEAD)
+        found: T = pickle.loads(said.data)  # noqa: S301 - of a fork of the same process
+        return found
+
+    def _wait(self) -> None:
+        waiting: AbstractContextManager[None] = (
+            nullcontext() if self._watchdog is None else self._watchdog.waiting()
+        )
+        with waiting:
+            self._barrier.wait(self.rank)
+
+
+def _bytes(column: Array) -> Array:
+    return column.reshape(-1).view(np.uint8)
+
+
+def _runs(column: Array, rows: Sequence[int]) -> list[Array]:
+    """The bytes of consecutive runs of rows: views, uint8, shape (bytes,) each."""
+    data, width = _bytes(column), column.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
+    ends = np.cumsum(rows) * width
+    return [data[end - count * width : end] for end, count in zip(ends.tolist(), rows, strict=True)]
+
+
+# --- their life
+
+
+def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: float, timeout: float) -> int:
+    """Fork ranks and wait for their end.
+
+    A rank that fails ends all; an exception in this process, such as Terminated, ends them before it goes on,
+    and so does its own end by SIGKILL. To be called while this process has one thread.
+
+    Args:
+        size: How many.
+        work: What each does; returns its exit code. An exception is a bug: its traceback is printed.
+        name: The command, for messages.
+        deadline: Seconds; then all ranks are ended.
+        timeout: Seconds that a rank waits for the others in one collective.
+
+    Returns:
+        0; the exit code of the rank that failed first, 128 + n where signal n ended it; 124 after the
+        deadline.
+    """
+    files, barrier, parent = host_memory.create(size), Barrier(size), os.getpid()
+
+    def one(rank: int) -> None:
+        _be_a_rank(parent)
+        try:
+            code = work(ForkedRanks(rank, files, barrier, timeout))
+        except Exception:
+            traceback.print_exc()
+            code = exitcodes.SOFTWARE
+        sys.exit(code)
+
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=one, args=(rank,), name=f"rank {rank}") for rank in range(size)]
+    try:
+        with ending_signals.put_off():  # until a rank is known here, or this process would go on without it
+            for rank in ranks:
+                rank.start()
+        return _until_the_end(ranks, name, deadline)
+    finally:
+        _end(ranks)
+        for file in files:
+            os.close(file)
+        barrier.close()
+
+
+def _be_a_rank(parent: int) -> None:
+    """In the fork: signals end it at once, even inside of C code, and so does the end of its parent.
+
+    Ctrl-C reaches the parent alone, which ends the ranks and says so once.
+    """
+    prctl.end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the kernel was told
+        os._exit(exitcodes.SIGTERM)
+    os.setpgid(0, 0)
+    for each in ending_signals.ENDING:
+        signal.signal(each, signal.SIG_DFL)
+    os.environ.update(RANK_ENV)
+
+
+def _until_the_end(ranks: Sequence[ForkProcess], name: str, deadline: float) -> int:
+    """Wait until all have ended well, one has not, or the deadline has passed."""
+    until = time.monotonic() + deadline
+    running = {rank.sentinel: number for number, rank in enumerate(ranks)}
+    while running:
+        ended = connection.wait(list(running), max(0.0, until - time.monotonic()))
+        if not ended:
+            print(f"{name}: the ranks had not ended after {deadline:g} s", file=sys.stderr, flush=True)
+            return exitcodes.TIMEOUT
+        for sentinel in ended:
+            number = running.pop(sentinel)  # type: ignore[arg-type]
+            ranks[number].join()
+            if code := ranks[number].exitcode:
+                return _failed(number, code, name)
+    return exitcodes.OK
+
+
+def _failed(rank: int, code: int, name: str) -> int:
+    """The exit code of a rank that has failed; says what nobody else has said."""
+    if code > 0:
+        return code
+    how = signal.Signals(-code).name
+    print(f"{name}: rank {rank} was ended by {how}", file=sys.stderr, flush=True)
+    return 128 - code
+
+
+def _end(ranks: Sequence[ForkProcess]) -> None:
+    """Leave none: those that do not end by SIGTERM within `GRACE` are killed."""
+    started = [rank for rank in ranks if rank.pid is not None]
+    for rank in started:
+        rank.terminate()
+    until = time.monotonic() + GRACE
+    for rank in started:
+        rank.join(max(0.0, until - time.monotonic()))
+        if rank.exitcode is None:
+            rank.kill()
+            rank.join()
