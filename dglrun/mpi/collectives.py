@@ -6,7 +6,6 @@ itself with exit code 124 and mpirun ends the others.
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,9 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from dglrun.arrays import Array
-from dglrun.contract import exitcodes
 from dglrun.errors import BackendMissingError, DataError
 from dglrun.mpi.mpirun import WORLD_SIZE
+from dglrun.mpi.watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -133,7 +132,8 @@ class MpiRanks:
     not block, and those of much data begin with one that does not.
 
     Args:
-        timeout: Seconds that a rank waits for the others in one collective; None: as long as mpirun lets it.
+        timeout: Seconds that a rank waits in one collective for others that do not work (`Watchdog`); None:
+            as long as mpirun lets it.
         comm: The communicator (mpi4py); None: all ranks that mpirun started.
 
     Raises:
@@ -149,6 +149,7 @@ class MpiRanks:
         if comm is None:
             _require_world(self.comm.size, self.library)
         self._watchdog = None if timeout is None else Watchdog(timeout, self.comm.rank)
+        self._lacks_pulse = self._watchdog is not None
         self.rank: int = self.comm.rank
         self.size: int = self.comm.size
 
@@ -229,39 +230,46 @@ class MpiRanks:
         since = time.monotonic()
         while not request.Test():
             time.sleep(min(_MAX_PAUSE, (time.monotonic() - since) * _PAUSE_SHARE))
+        if self._lacks_pulse:
+            self._give_pulse()
+
+    def _give_pulse(self) -> None:
+        """Let the watchdog hear of the others; collective, once all have come for the first time."""
+        self._lacks_pulse = False
+        # The watchdog's thread calls MPI, too.
+        if self._watchdog is not None and self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE:
+            self._watchdog.pulse = MpiPulse(self._mpi, self.comm.Dup())
 
 
-class Watchdog:
-    """Ends the process when it has waited longer than allowed for the other ranks."""
+class MpiPulse:
+    """Messages without content between all ranks, on a communicator of their own.
 
-    def __init__(self, timeout: float, rank: int) -> None:
-        self._timeout = timeout
-        self._rank = rank
-        self._since: float | None = None
-        threading.Thread(target=self._watch, daemon=True).start()
+    Args:
+        mpi: mpi4py's MPI.
+        comm: The communicator, for this alone: libraries take any message on theirs.
+    """
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Mark the time spent inside as waiting."""
-        self._since = time.monotonic()
-        try:
-            yield
-        finally:
-            self._since = None
+    def __init__(self, mpi: Any, comm: Any) -> None:
+        self._mpi = mpi
+        self._comm = comm
+        self._sent: list[Any] = []
 
-    def _watch(self) -> None:
-        while not self._expired():
-            time.sleep(min(1.0, self._timeout / 4))
-        print(
-            f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(exitcodes.TIMEOUT)  # the main thread waits inside of MPI, which no exception reaches
+    def beat(self) -> None:
+        """See `Pulse.beat`."""
+        self._sent = [request for request in self._sent if not request.Test()]
+        others = (rank for rank in range(self._comm.size) if rank != self._comm.rank)
+        self._sent += [self._comm.Isend(self._nothing(), rank) for rank in others]
 
-    def _expired(self) -> bool:
-        since = self._since
-        return since is not None and time.monotonic() - since > self._timeout
+    def heard(self) -> bool:
+        """See `Pulse.heard`."""
+        found = False
+        while self._comm.Iprobe():
+            self._comm.Recv(self._nothing())
+            found = True
+        return found
+
+    def _nothing(self) -> list[Any]:
+        return [bytearray(), 0, self._mpi.BYTE]
 
 
 def connect(timeout: float, is_rank: bool = False) -> Ranks:

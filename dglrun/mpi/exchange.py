@@ -14,10 +14,10 @@ import numpy as np
 from dglrun.arrays import Array, Ints, group_by
 from dglrun.mpi.collectives import Ranks
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 """What a rank sends in a block of a stream."""
 ROUND_BYTES = 32 << 20
-"""What a rank sends, and what arrives at it, in one round: four blocks that come to the same rank."""
+"""What a rank sends, and what arrives at it, in one round: eight blocks that come to the same rank."""
 
 BLOCKS = 16
 """Blocks of a rank's share at least: what a rank works on at once then falls with its share."""

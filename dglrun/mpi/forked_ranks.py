@@ -5,6 +5,7 @@ receiver must be awake together for each few KiB, and on fewer processors than r
 without sleeping. Libraries that need an MPI communicator cannot run on them.
 """
 
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -13,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from typing import TypeVar
@@ -21,12 +22,12 @@ from typing import TypeVar
 import numpy as np
 
 from dglrun.agent import ending_signals, prctl
-from dglrun.arrays import Array
+from dglrun.arrays import Array, Ints
 from dglrun.contract import exitcodes
 from dglrun.mpi import host_memory
-from dglrun.mpi.collectives import Watchdog
 from dglrun.mpi.host_memory import HostMemory
 from dglrun.mpi.mpirun import GRACE, RANK_ENV
+from dglrun.mpi.watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -66,22 +67,78 @@ class Barrier:
             os.close(each)
 
 
+class SharedPulse:
+    """How often each rank has told that it works.
+
+    Args:
+        beats: By rank, int64, shape (ranks,), shared by all.
+        rank: This rank.
+    """
+
+    def __init__(self, beats: Ints, rank: int) -> None:
+        self._beats = beats
+        self._rank = rank
+        self._known = self._of_others()
+
+    def beat(self) -> None:
+        """See `Pulse.beat`."""
+        self._beats[self._rank] += 1
+
+    def heard(self) -> bool:
+        """See `Pulse.heard`."""
+        before, self._known = self._known, self._of_others()
+        return self._known != before
+
+    def _of_others(self) -> int:
+        return int(self._beats.sum() - self._beats[self._rank])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the ranks have in common, made before they are forked.
+
+    Attributes:
+        files: Descriptors by rank, of `host_memory.create`.
+        barrier: Theirs.
+        beats: See `SharedPulse`.
+    """
+
+    files: Sequence[int]
+    barrier: Barrier
+    beats: Ints
+
+    @staticmethod
+    def of(size: int) -> "Shared":
+        """That of so many ranks.
+
+        Raises:
+            OSError: there are no descriptors left.
+        """
+        beats = np.frombuffer(mmap.mmap(-1, 8 * size), np.int64)
+        return Shared(host_memory.create(size), Barrier(size), beats)
+
+    def close(self) -> None:
+        """Give the descriptors back, in the process that has forked the ranks."""
+        for file in self.files:
+            os.close(file)
+        self.barrier.close()
+
+
 class ForkedRanks:
     """One of the ranks; see `dglrun.mpi.collectives.Ranks`, which this is one of.
 
     Args:
         rank: Its number.
-        files: Descriptors by rank, of `host_memory.create`.
-        barrier: Theirs.
-        timeout: Seconds that a rank waits for the others in one collective; None: without end.
+        shared: What all have.
+        timeout: Seconds that a rank waits in one collective for others that do not work (`Watchdog`).
     """
 
-    def __init__(self, rank: int, files: Sequence[int], barrier: Barrier, timeout: float | None) -> None:
+    def __init__(self, rank: int, shared: Shared, timeout: float) -> None:
         self.rank = rank
-        self.size = len(files)
-        self._memory = HostMemory(rank, files)
-        self._barrier = barrier
-        self._watchdog = None if timeout is None else Watchdog(timeout, rank)
+        self.size = len(shared.files)
+        self._memory = HostMemory(rank, shared.files)
+        self._barrier = shared.barrier
+        self._watchdog = Watchdog(timeout, rank, SharedPulse(shared.beats, rank))
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
@@ -140,10 +197,7 @@ class ForkedRanks:
         return found
 
     def _wait(self) -> None:
-        waiting: AbstractContextManager[None] = (
-            nullcontext() if self._watchdog is None else self._watchdog.waiting()
-        )
-        with waiting:
+        with self._watchdog.waiting():
             self._barrier.wait(self.rank)
 
 
@@ -172,18 +226,18 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
         work: What each does; returns its exit code. An exception is a bug: its traceback is printed.
         name: The command, for messages.
         deadline: Seconds; then all ranks are ended.
-        timeout: Seconds that a rank waits for the others in one collective.
+        timeout: Seconds that a rank waits in one collective for others that do not work.
 
     Returns:
         0; the exit code of the rank that failed first, 128 + n where signal n ended it; 124 after the
         deadline.
     """
-    files, barrier, parent = host_memory.create(size), Barrier(size), os.getpid()
+    shared, parent = Shared.of(size), os.getpid()
 
     def one(rank: int) -> None:
         _be_a_rank(parent)
         try:
-            code = work(ForkedRanks(rank, files, barrier, timeout))
+            code = work(ForkedRanks(rank, shared, timeout))
         except Exception:
             traceback.print_exc()
             code = exitcodes.SOFTWARE
@@ -198,9 +252,7 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
         return _until_the_end(ranks, name, deadline)
     finally:
         _end(ranks)
-        for file in files:
-            os.close(file)
-        barrier.close()
+        shared.close()
 
 
 def _be_a_rank(parent: int) -> None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -148,20 +148,23 @@ def ours(size: Size, source: Path, folder: Path) -> Run:
     return finish("dglrun", size, source, folder / "ours/g.json", wall)
 
 
-def by_dglrun(size: Size, source: Path, out: Path, *more: str) -> float:
-    """Dispatch by dglrun, under mpirun from two ranks on, with more flags; returns the seconds."""
+def by_dglrun(size: Size, source: Path, out: Path) -> float:
+    """Dispatch by dglrun on as many ranks as the input has files; returns the seconds."""
+    words = (sys.executable, "-m", "dglrun", "dispatch", *dispatch_flags(source, out))
+    return seconds((*rusage(usage(out)), *words, "--ranks", str(size.files)))
+
+
+def dispatch_flags(source: Path, out: Path) -> tuple[str, ...]:
+    """What both ways to start the ranks take."""
     folders = ("--in-dir", source, "--partitions-dir", source / "parts", "--out-dir", out)
-    flags = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
-    return ranks(size, usage(out), "dglrun.commands.dispatch_rank", *folders, *flags, *more)
+    named = ("--ip-config", source / "ip_config.txt", "--save-orig-nids", "--save-orig-eids")
+    return tuple(map(str, (*folders, *named)))
 
 
-def ranks(
+def by_mpirun(
     size: Size, noted: Path, module: str, *argv: str | Path, env: Mapping[str, str] | None = None
 ) -> float:
-    """Run a module on as many ranks as the input has files, each measured; returns the seconds.
-
-    Ranks are started as jobs of users start them, and find dglrun compiled as its image has it: to compile it
-    takes a rank 0.1 s.
+    """Run a module on as many ranks as the input has files, each measured, as mode DistParMETIS starts them.
 
     Args:
         size: The input.
@@ -169,12 +172,19 @@ def ranks(
         module: What runs.
         argv: Its arguments.
         env: Variables that the ranks get.
+
+    Returns:
+        The seconds.
     """
     program = (*rusage(noted), sys.executable, "-m", module, *map(str, argv))
     job = mpirun.Job(program, size.files, cwd=str(ROOT), env={**mpirun.RANK_ENV, **(env or {})})
-    words = mpirun.argv(job) if size.files > 1 else program
+    return seconds(mpirun.argv(job) if size.files > 1 else program, job.env)
+
+
+def seconds(words: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+    """Run a command that finds dglrun compiled, as its image has it: to compile it takes 0.1 s."""
     compile_modules(*OURS)
-    variables = {**os.environ, **COMPILED, **job.env}
+    variables = {**os.environ, **COMPILED, **(env or {})}
     started = time.monotonic()
     subprocess.run(words, check=True, cwd=ROOT, stdout=sys.stderr, env=variables)
     return time.monotonic() - started
@@ -183,13 +193,13 @@ def ranks(
 def cheapest(
     kinds: Iterable[K], run: Callable[[K], R], cost: Callable[[R], float], repeat: int
 ) -> dict[K, R]:
-    """Run each kind, in turn, some times over: of each the run that cost least.
+    """Run each kind some times over: of each the run that cost least.
 
-    The kernel's part, memory for what is written before all, is half as much again in some runs. The last
-    run of all is of the last kind.
+    The kernel's part, memory for what is written before all, is half as much again in some runs: in a virtual
+    machine the first that needs memory waits until the host provides it. So runs of one kind, which need the
+    same, follow one another. The last run of all is of the last kind.
     """
-    runs = [{kind: run(kind) for kind in kinds} for _ in range(repeat)]
-    return {kind: min((found[kind] for found in runs), key=cost) for kind in kinds}
+    return {kind: min((run(kind) for _ in range(repeat)), key=cost) for kind in kinds}
 
 
 def usage(out: Path) -> Path:

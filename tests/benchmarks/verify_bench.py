@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dglrun.mpi import mpirun
 from tests.benchmarks import dispatch_bench
-from tests.benchmarks.dispatch_bench import REPEAT, cheapest, ranks, usage, used
+from tests.benchmarks.dispatch_bench import REPEAT, by_mpirun, cheapest, dispatch_flags, usage, used
 from tests.benchmarks.dispatch_data import Size, generate
 from tests.support.measured import TABLES, row
 
@@ -76,16 +76,17 @@ def _cells(spent: Spent, ratio: str) -> list[str]:
 
 
 def dispatch(size: Size, source: Path, out: Path, *flags: str) -> Spent:
-    """Dispatch anew."""
+    """Dispatch anew, on ranks of MPI as the check."""
     shutil.rmtree(out, ignore_errors=True)
-    wall = dispatch_bench.by_dglrun(size, source, out, *flags)
+    module = "dglrun.commands.dispatch_rank"
+    wall = by_mpirun(size, usage(out), module, *dispatch_flags(source, out), *flags)
     return _spent(usage(out), wall)
 
 
 def check(size: Size, source: Path, out: Path, verify: str) -> Spent:
     """Check the parts."""
     noted = out.with_name(f"{verify}.usage")
-    wall = ranks(
+    wall = by_mpirun(
         size,
         noted,
         "dglrun.commands.validate_parts",

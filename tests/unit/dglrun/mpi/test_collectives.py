@@ -31,18 +31,38 @@ from tests.support.thread_ranks import ThreadRanks, on_ranks
 
 @pytest.mark.mpi
 @NEEDS_MPI
-def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
-    """--process-group-timeout holds for every collective."""
-    program = (
-        "import signal; from dglrun.mpi.collectives import MpiRanks; ranks = MpiRanks(0.5);"
-        "signal.pause() if ranks.rank else ranks.gather(0)"
-    )
-    argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", program)
-
-    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+@pytest.mark.parametrize("before", ["", "ranks.gather(0); "])
+def test_a_rank_that_waits_too_long_ends_all_with_124(before: str) -> None:
+    """--process-group-timeout holds for every collective, the first one too."""
+    ended = on_mpi_ranks(f"ranks = MpiRanks(0.5); {before}signal.pause() if ranks.rank else ranks.gather(0)")
 
     assert ended.returncode == 124
     assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_a_rank_may_work_longer_than_another_waits() -> None:
+    """A large part takes its time; the wait counts from the last time at which a rank worked."""
+    ended = on_mpi_ranks(
+        "import time; ranks = MpiRanks(0.5); ranks.gather(0); until = time.monotonic() + 3\n"
+        "while ranks.rank and time.monotonic() < until: pass\n"
+        "print(ranks.gather(ranks.rank))"
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "[0, 1]\n" * 2
+
+
+def on_mpi_ranks(program: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program, which has `signal` and `MpiRanks`, on two ranks of MPI."""
+    words = (
+        sys.executable,
+        "-c",
+        f"import signal; from dglrun.mpi.collectives import MpiRanks\n{program}",
+    )
+    argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", *words)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 @dataclass
@@ -98,6 +118,8 @@ class NotedWaits:
         self.waits = False
 
 
+SINGLE_THREADED = SimpleNamespace(pickle=pickle, BYTE="bytes", THREAD_MULTIPLE=3, Query_thread=lambda: 2)
+"""What is needed of mpi4py's MPI."""
 PAIR = np.array([[1, 2], [3, 4]])
 
 
@@ -117,7 +139,7 @@ def test_a_rank_sleeps_until_the_others_come(
 ) -> None:
     """Inside of a collective, MPI takes the CPU that the other ranks of the machine need."""
     pauses: list[float] = []
-    monkeypatch.setattr(collectives, "_mpi", lambda: SimpleNamespace(pickle=pickle, BYTE="bytes"))
+    monkeypatch.setattr(collectives, "_mpi", lambda: SINGLE_THREADED)
     monkeypatch.setattr(collectives, "Watchdog", lambda *_: SimpleNamespace(waiting=nullcontext))
     clock = SimpleNamespace(monotonic=lambda: 1e-3 * len(pauses), sleep=pauses.append)
     monkeypatch.setattr(collectives, "time", clock)
@@ -132,7 +154,7 @@ def test_a_rank_sleeps_until_the_others_come(
 def test_ranks_wait_for_each_other_before_they_form_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asleep, and under the deadline, as in every collective; the groups have it as well."""
     dog, asleep_under_deadline = NotedWaits(), []
-    monkeypatch.setattr(collectives, "_mpi", object)
+    monkeypatch.setattr(collectives, "_mpi", lambda: SINGLE_THREADED)
     monkeypatch.setattr(collectives, "Watchdog", lambda *_: dog)
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: asleep_under_deadline.append(dog.waits))
     monkeypatch.setattr(collectives, "time", clock)

@@ -150,6 +150,24 @@ def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
     assert ended(script) == (124, "", "rank 0: waited more than 0.5 s for the other ranks\n")
 
 
+WORK = """
+import time
+
+def work(ranks):
+    until = time.monotonic() + 3
+    while ranks.rank and time.monotonic() < until:
+        pass
+    return ranks.gather(0)[0]
+
+on(2, work, timeout=0.5)
+"""
+
+
+def test_a_rank_may_work_longer_than_another_waits() -> None:
+    """A large part takes its time; the wait counts from the last time at which a rank worked."""
+    assert ended(WORK) == (0, "", "")
+
+
 def test_after_the_deadline_all_ranks_are_ended_with_124() -> None:
     """One line says so."""
     script = "on(2, lambda ranks: signal.pause(), deadline=0.5)"
