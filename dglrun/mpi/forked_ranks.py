@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from typing import TypeVar
@@ -25,7 +26,7 @@ from dglrun.agent import ending_signals, prctl
 from dglrun.arrays import Array, Ints
 from dglrun.contract import exitcodes
 from dglrun.mpi import host_memory
-from dglrun.mpi.host_memory import HostMemory
+from dglrun.mpi.host_memory import Files, HostMemory
 from dglrun.mpi.mpirun import GRACE, RANK_ENV
 from dglrun.mpi.watchdog import Watchdog
 
@@ -98,12 +99,12 @@ class Shared:
     """What the ranks have in common, made before they are forked.
 
     Attributes:
-        files: Descriptors by rank, of `host_memory.create`.
+        files: By rank, of `host_memory.create`.
         barrier: Theirs.
         beats: See `SharedPulse`.
     """
 
-    files: Sequence[int]
+    files: Sequence[Files]
     barrier: Barrier
     beats: Ints
 
@@ -119,7 +120,7 @@ class Shared:
 
     def close(self) -> None:
         """Give the descriptors back, in the process that has forked the ranks."""
-        for file in self.files:
+        for file in chain(*self.files):
             os.close(file)
         self.barrier.close()
 

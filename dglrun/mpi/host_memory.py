@@ -12,36 +12,49 @@ from dglrun.arrays import Array
 
 _DISTANCE = 1 << 40
 """Bytes between two places in a file: it has holes, and takes memory for what is written only."""
+_KEPT = 64 << 20
+"""Bytes that a file may keep for later collectives: clearing new memory costs more than copying into old."""
+
+Files = tuple[int, int]
+"""Descriptors of a rank's two files, which are used in turn."""
 
 
-def create(size: int) -> list[int]:
-    """One file for each rank, before the ranks are forked: they share the descriptors.
+def create(size: int) -> list[Files]:
+    """Two files for each rank, before the ranks are forked: they share the descriptors.
 
     Raises:
         OSError: there are no descriptors left.
     """
-    return [os.memfd_create(f"dglrun-rank-{rank}", os.MFD_CLOEXEC) for rank in range(size)]
+    return [(_file(rank), _file(rank)) for rank in range(size)]
+
+
+def _file(rank: int) -> int:
+    return os.memfd_create(f"dglrun-rank-{rank}", os.MFD_CLOEXEC)
 
 
 class HostMemory:
     """What all ranks have left, of which each writes its own.
 
-    A rank may write for the next collective while another one still reads what it wrote for the last, so
-    places come in pairs that are used in turn. That all have written before any reads is the caller's part.
+    A rank may write for the next collective while another one still reads what it wrote for the last; hence
+    two files. That all have written before any reads is the caller's part.
 
     Args:
         rank: This rank.
-        files: Descriptors by rank.
+        files: By rank.
     """
 
-    def __init__(self, rank: int, files: Sequence[int]) -> None:
+    def __init__(self, rank: int, files: Sequence[Files]) -> None:
         self._rank = rank
         self._files = files
         self._turn = 0
+        self._written = [0, 0]
 
     def next(self) -> None:
         """Begin the next collective; what was written for the one before the last is overwritten."""
         self._turn ^= 1
+        if self._written[self._turn] > _KEPT:
+            os.ftruncate(self._files[self._rank][self._turn], 0)
+        self._written[self._turn] = 0
 
     def write(self, place: int, data: Array, start: int = 0) -> None:
         """Leave bytes at a place of this rank's file.
@@ -54,9 +67,10 @@ class HostMemory:
         Raises:
             OSError: there is no memory left.
         """
-        rest, at = data.data, self._offset(place) + start
+        rest, at = data.data, place * _DISTANCE + start
+        self._written[self._turn] += len(rest)
         while rest:
-            written = os.pwrite(self._files[self._rank], rest, at)
+            written = os.pwrite(self._files[self._rank][self._turn], rest, at)
             rest, at = rest[written:], at + written
 
     def read(self, rank: int, place: int, data: Array, start: int = 0) -> None:
@@ -65,12 +79,9 @@ class HostMemory:
         Raises:
             EOFError: it has left less.
         """
-        rest, at = data.data, self._offset(place) + start
+        rest, at = data.data, place * _DISTANCE + start
         while rest:
-            came = os.preadv(self._files[rank], [rest], at)
+            came = os.preadv(self._files[rank][self._turn], [rest], at)
             if not came:
                 raise EOFError(f"rank {rank} has left {len(rest)} bytes less than it said")
             rest, at = rest[came:], at + came
-
-    def _offset(self, place: int) -> int:
-        return (2 * place + self._turn) * _DISTANCE

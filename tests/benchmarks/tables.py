@@ -27,6 +27,7 @@ from tests.benchmarks import (
     dispatch_targets,
     partition_graphs,
     partition_speed,
+    plan,
     training_bench,
     verify_bench,
 )
@@ -259,6 +260,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "streaming": streaming,
     "dgl-api": dgl_api,
     "parmetis": parmetis,
+    "plan": plan.rows,
     "chunk": chunk,
     "readers": readers,
     "example": example,

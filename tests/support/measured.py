@@ -31,12 +31,14 @@ class Table:
         page: Its file below docs/.
         command: What writes it.
         columns: Its heads.
+        rests_on: The tables that it is computed from, if it is not measured.
     """
 
     name: str
     page: str
     command: str
     columns: tuple[str, ...]
+    rests_on: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -147,6 +149,13 @@ TABLES = {
             ("Back end", "Ranks", _SECONDS, "Of it the library", "Rest", _MEMORY, *_QUALITY),
         ),
         Table(
+            "plan",
+            "reference/partition.md",
+            f"{_BENCHMARK} plan",
+            ("What", "Measured", "Of a rank"),
+            ("assign", "dispatch-growth", "dispatch-targets", "verify"),
+        ),
+        Table(
             "agents", "reference/figures.md", f"{_BENCHMARK} agents", ("What", "Measured", "Target")
         ),
         Table(
@@ -195,7 +204,10 @@ def row(cells: Iterable[object]) -> str:
 
 def block(table: Table, rows: Sequence[Sequence[object]], note: str = "") -> str:
     """A table with its comments, and the line that says when, where and at which commit it was measured."""
-    lines = [table.begin, f"{circumstances()}{' ' if note else ''}{note}", "", table.head, *map(row, rows)]
+    said = f"{circumstances()}{' ' if note else ''}{note}"
+    if table.rests_on:
+        said = f"Computed from the tables {', '.join(table.rests_on)}."
+    lines = [table.begin, said, "", table.head, *map(row, rows)]
     return "\n".join([*lines, table.end])
 
 

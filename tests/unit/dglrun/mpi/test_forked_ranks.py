@@ -117,8 +117,35 @@ on(2, slow)
 
 
 def test_a_rank_that_still_reads_is_not_overtaken_by_the_next_collective() -> None:
-    """Places are used in turn: the next writes go elsewhere."""
+    """Two files are used in turn: the next writes go elsewhere."""
     assert ended(SLOW) == (0, "", "")
+
+
+GIVES_BACK = """
+from dglrun.mpi import host_memory
+host_memory._KEPT = 1 << 20
+
+def held(ranks):
+    return sum(os.stat(file).st_blocks * 512 for file in ranks._memory._files[ranks.rank])
+
+def give_back(ranks):
+    ranks.concatenate(np.zeros(3 << 20, np.uint8), [3 << 20] * ranks.size)
+    much = held(ranks)
+    ranks.gather("one file is of this")
+    ranks.gather("and the other one of this again")
+    few = held(ranks)
+    ranks.concatenate(np.zeros(1 << 19, np.uint8), [1 << 19] * ranks.size)
+    ranks.gather("little is kept")
+    ranks.gather("and written over")
+    return 0 if much >= 3 << 20 and few < 1 << 17 and held(ranks) > 1 << 18 else 1
+
+on(2, give_back)
+"""
+
+
+def test_memory_of_a_large_collective_is_given_back() -> None:
+    """A table of nodes is told once, and the rest of the run needs blocks of some MiB."""
+    assert ended(GIVES_BACK) == (0, "", "")
 
 
 @pytest.mark.parametrize(
