@@ -105,7 +105,8 @@ def _cells(row: Row, first: Row) -> list[str]:
     quality = [f"{row.quality[key]:{form}}" for key, form in QUALITY]
     is_first = row is first or first.name != "metis"
     shares = ["" if is_first else f"{mine / theirs:.2f}" for mine, theirs in _pairs(row, first)]
-    name = f"{row.name}, {row.ranks} ranks" if row.name in partition_speed.RANKS else row.name
+    ranks = "1 rank" if row.ranks == 1 else f"{row.ranks} ranks"
+    name = f"{row.name}, {ranks}" if row.name in partition_speed.RANKS else row.name
     return [name, f"{row.wall:.1f} / {row.cpu:.1f}", f"{row.peak:.0f}", *shares, *quality]
 
 
