@@ -95,7 +95,9 @@ class OriginalIds:
             },
         )
         sizes = run_on_all_ranks(ranks, lambda: [folder.graph(part).num_nodes for part in self._parts])
-        self._table = np.zeros(sum(sizes), id_dtype(max(map(graph.node_count, folder.ntypes), default=0)))
+        dtype = id_dtype(max(map(graph.node_count, folder.ntypes), default=0))
+        # Not zeros: numpy asks the kernel for huge pages in `empty` only, and lookups are at random places.
+        self._table = np.empty(sum(sizes), dtype)
         self._shifts = np.zeros(folder.parts, np.int64)
         self._nodes: dict[int, Array] = {}
         for part, size, stop in zip(self._parts, sizes, np.cumsum(sizes).tolist(), strict=True):
@@ -114,7 +116,7 @@ class OriginalIds:
         return found
 
     def nodes(self, part: int, ntype: int, start: int, stop: int) -> Ints:
-        """See `GraphKeys`."""
+        """See `GraphKeys`: from the file, whose IDs may be wider, where they are wrong, than the table's."""
         return self._rows("node", part, self._folder.ntypes[ntype], start, stop)
 
     def edges(self, part: int, etype: int, start: int, stop: int) -> Ints:

@@ -20,6 +20,8 @@ from dglrun.mpi import checksum
 
 _ROWS = 1 << 17
 """Rows that are checked at a time: a few of their columns stay in the processor's cache."""
+_EDGES = 1 << 18
+"""Edges: larger blocks, since each passes through some thirty calls, which find the cache full of others."""
 
 
 class PartChecks:
@@ -118,7 +120,7 @@ class PartChecks:
         used[: self.inner_nodes] = True
         last_inner = max(self.inner_nodes - 1, 0)  # stands for all inner nodes: one place, not many
         found: dict[str, int] = {}
-        for block in edge_blocks(self.graph, block_rows=_ROWS):
+        for block in edge_blocks(self.graph, block_rows=_EDGES):
             last_dst = _largest(block.dst)
             if max(_largest(block.src), last_dst) >= self.graph.num_nodes:
                 wrong = self._is_no_node(block.src) | self._is_no_node(block.dst)
@@ -178,7 +180,7 @@ class PartChecks:
             yield "its ends are not of its relation's types", self._wrong_types(block)
 
     def _wrong_types(self, block: EdgeBlock) -> Array:
-        wrong: Array = np.zeros(len(block.edges), bool)
+        wrong: Array = np.zeros(len(block.src), bool)
         ends = np.array([self.folder.ends(at) for at in range(len(self.folder.etypes))]).reshape(-1, 2)
         etypes = self._edge_types(block.edges)
         for column, local in enumerate((block.src, block.dst)):
@@ -242,13 +244,26 @@ def _field_problems(
     first = ranges.bounds(part)[0]
     for start, ids in fields["_ID"].blocks(_ROWS):
         own = min(max(inner - start, 0), len(ids))
+        count_up = _count_up(ids[:own], start + first)
+        if _largest(ids[own:] if count_up else ids) >= ranges.total:
+            row = start + int(np.flatnonzero((ids < 0) | (ids >= ranges.total))[0])
+            yield f"{kind} {row}: its ID does not exist"
+            return
         for what, wrong in _wrong_rows(kind, fields, ranges, part, start, ids, own):
             if wrong.any():
                 yield f"{kind} {start + int(np.flatnonzero(wrong)[0])}: {what}"
                 return
-        if (ids[:own] != np.arange(start + first, start + first + own)).any():
+        if not count_up:
             yield f"{kind}s {start} on: inner IDs do not count up from {first}"
             return
+
+
+def _count_up(ids: Ints, first: int) -> bool:
+    """Whether they are `first`, `first` + 1, ...: they ascend, and there is none to leave out."""
+    if not len(ids):
+        return True
+    ends = (int(ids[0]), int(ids[-1]))
+    return ends == (first, first + len(ids) - 1) and bool((ids[1:] > ids[:-1]).all())
 
 
 def _wrong_rows(
@@ -260,18 +275,18 @@ def _wrong_rows(
     ids: Ints,
     own: int,
 ) -> Iterator[tuple[str, Array]]:
-    """Mark the wrong rows of a block, of which the first `own` are the part's own."""
-    if _largest(ids) >= ranges.total:
-        yield "its ID does not exist", (ids < 0) | (ids >= ranges.total)
+    """Mark the wrong rows of a block, whose IDs exist and of which the first `own` are the part's own."""
     stop = start + len(ids)
     flags = fields[f"inner_{kind}"].rows(start, stop)
-    yield f"inner_{kind} is wrong", np.concatenate((flags[:own] != 1, flags[own:] != 0))
+    wrong = flags != 1
+    wrong[own:] = flags[own:] != 0
+    yield f"inner_{kind} is wrong", wrong
     if "_TYPE" in fields:
         stored = fields["_TYPE"].rows(start, stop)
         wrong = np.empty(len(ids), bool)
         ends = (np.cumsum(ranges.counts[part]) - start).clip(0, own).tolist()
         for at, (low, high) in enumerate(pairwise((0, *ends))):
-            wrong[low:high] = stored[low:high] != at
+            np.not_equal(stored[low:high], at, out=wrong[low:high])
         wrong[own:] = stored[own:] != ranges.types_of(ids[own:])
         yield "its _TYPE is not that of its ID", wrong
 

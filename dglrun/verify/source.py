@@ -105,12 +105,12 @@ class PartEdgeSums:
 
     def add(self, block: EdgeBlock) -> None:
         """Add the inner edges of a block of consecutive edges."""
-        first = int(block.edges[0])
+        first = int(block.numbers[0])
         for at, (low, high) in enumerate(pairwise((0, *self._ends))):
-            start, stop = max(low, first), min(high, first + len(block.edges))
+            start, stop = max(low, first), min(high, first + len(block.src))
             if start < stop:
                 rows = slice(start - first, stop - first)
-                some = EdgeBlock(block.src[rows], block.dst[rows], block.edges[rows])
+                some = EdgeBlock(block.src[rows], block.dst[rows], block.numbers[rows])
                 keys = self._keys.edges(self._part, at, start - low, stop - low)
                 self._sums[at].add(keys, _hash_edges(self._keys, self._part, keys, some))
 
@@ -198,7 +198,7 @@ class SourceChecks:
         for part in self.parts:
             for start, stop in _blocks(0, int(self.folder.nodes.counts[part, ntype])):
                 keys = self.keys.nodes(part, ntype, start, stop)
-                owner = np.full(len(keys), 0 if self.assigned is None else part)
+                owner = np.broadcast_to(np.int64(0 if self.assigned is None else part), keys.shape)
                 yield keys, checksum.hash_columns(keys, owner)
 
     # --- edges

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,12 +20,19 @@ class EdgeBlock:
     Attributes:
         src: Part-local numbers of the sources.
         dst: Part-local numbers of the destinations.
-        edges: Part-local edge numbers.
+        numbers: Part-local edge numbers; a range where they count up.
     """
 
     src: Ints
     dst: Ints
-    edges: Ints
+    numbers: Ints | range
+
+    @cached_property
+    def edges(self) -> Ints:
+        """Part-local edge numbers, shape (edges,)."""
+        if isinstance(self.numbers, range):
+            return np.arange(self.numbers.start, self.numbers.stop)
+        return self.numbers
 
     def cut(self, inner_nodes: int, ends: Ints) -> Ints:
         """Count the inner edges whose source is a halo node.
@@ -36,12 +45,11 @@ class EdgeBlock:
             By edge type: int64, shape (types,).
         """
         cut = self.src >= inner_nodes
-        if len(cut) and self.edges.max() >= ends[-1]:  # dispatch writes no halo edges
-            cut &= self.edges < ends[-1]
-        if len(ends) == 1:
-            return np.array([np.count_nonzero(cut)])
-        types = np.searchsorted(ends, self.edges[cut], side="right")
-        return np.bincount(types, minlength=len(ends))
+        if isinstance(self.numbers, range):  # those of each type are neighbours
+            stops = (ends - self.numbers.start).clip(0, len(cut)).tolist()
+            return np.array([np.count_nonzero(cut[low:high]) for low, high in pairwise((0, *stops))])
+        types = np.searchsorted(ends, self.numbers[cut], side="right")  # of halo edges: their number
+        return np.bincount(types, minlength=len(ends))[: len(ends)]
 
 
 def edge_blocks(
@@ -93,4 +101,4 @@ def _coo_blocks(graph: StoredGraph, start: int, stop: int, block_rows: int) -> I
     last = min(stop, len(src))
     for at in range(start, last, block_rows):
         upto = min(at + block_rows, last)
-        yield EdgeBlock(src.rows(at, upto), dst.rows(at, upto), np.arange(at, upto))
+        yield EdgeBlock(src.rows(at, upto), dst.rows(at, upto), range(at, upto))

@@ -69,3 +69,19 @@ def test_cut_edges_are_those_of_the_part_that_come_from_halo_nodes(
         if one >= 5 and edge < inner_edges:
             wanted[next(at for at, end in enumerate(ends.tolist()) if edge < end)] += 1
     assert found.tolist() == wanted
+
+
+@given(
+    src=st.lists(st.integers(0, 9), max_size=12),
+    start=st.integers(0, 8),
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+)
+def test_edges_that_count_up_have_the_same_cut_as_any(src: list[int], start: int, counts: list[int]) -> None:
+    """A block may begin in any type, and go on into halo edges."""
+    numbers, ends = range(start, start + len(src)), np.cumsum(counts)
+    some = np.array(src, np.int64)
+
+    found = EdgeBlock(some, some, numbers)
+
+    assert found.edges.tolist() == list(numbers)
+    assert found.cut(5, ends).tolist() == EdgeBlock(some, some, found.edges).cut(5, ends).tolist()

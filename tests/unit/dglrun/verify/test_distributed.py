@@ -25,7 +25,7 @@ from dglrun.mpi.shuffle import Owners
 from dglrun.verify.keys import OriginalIds, read_assignment
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import KnownSums, PartEdgeSums, SourceChecks, load_source
-from tests.support.heterographs import WITH_NODES, Toy
+from tests.support.heterographs import WITH_NODES, Toy, a_toy
 from tests.support.thread_ranks import on_ranks
 from tests.unit.dglrun.verify.test_verify import a_partition, poke
 
@@ -132,6 +132,19 @@ def test_a_thousand_parts_hold_and_ask_for_their_halo_nodes_in_one_round(
 
     assert len(asked) == size
     assert sum(asked) > 1000
+
+
+@pytest.mark.parametrize("name", ["orig_nids.dgl", "orig_eids.dgl"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_original_id_that_is_wrong_beyond_32_bits_is_found(tmp_path: Path, name: str, size: int) -> None:
+    """Tables of IDs have 32 bits where the graph's fit; what the file says is compared whole."""
+    json_path = a_partition(tmp_path, a_toy(parts=2))
+    stored = next(each for each in read_tensors(tmp_path / "out/part0" / name).values() if len(each))
+    content = bytearray(stored.path.read_bytes())
+    content[stored.offset + 4] ^= 1
+    stored.path.write_bytes(content)
+
+    assert problems(json_path, size)
 
 
 @PROPERTY
