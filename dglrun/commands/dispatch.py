@@ -135,7 +135,7 @@ def _guard(ranks: Ranks, out: Path, work: Callable[[], None]) -> int:
     """Turn what stops a rank into one clear line and an exit code; a bug keeps its traceback.
 
     Where all ranks know the error, one says it and all leave after it; else this rank ends the others, by a
-    signal, too: left alone they would wait for it inside of MPI, where no deadline holds any more.
+    signal, too: left alone they would wait for it, inside of MPI without a deadline.
     """
     try:
         with program.naming(out):
@@ -143,7 +143,7 @@ def _guard(ranks: Ranks, out: Path, work: Callable[[], None]) -> int:
     except AgreedError as error:
         if ranks.rank == 0:
             _complain(str(error))
-        ranks.gather("it is said")  # before mpirun ends the ranks for the first one that leaves
+        ranks.gather("it is said")  # before the first one that leaves ends the others
         return error.exit_code
     except DataError as error:
         _complain(f"rank {ranks.rank}: {error}")

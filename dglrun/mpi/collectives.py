@@ -1,7 +1,8 @@
 """The processes that work together, one alone or the ranks of an MPI job, and how they agree on errors.
 
-A rank alone needs no MPI. With several, a collective may have a deadline: a rank that waits longer ends
-itself with exit code 124 and mpirun ends the others.
+A rank alone needs no MPI; ranks of one machine that need none are in `forked_ranks`. With several, a
+collective may have a deadline: a rank that waits longer ends itself with exit code 124, and whoever started
+it ends the others.
 """
 
 import os

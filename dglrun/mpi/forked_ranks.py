@@ -25,15 +25,18 @@ import numpy as np
 from dglrun.agent import ending_signals, prctl
 from dglrun.arrays import Array, Ints
 from dglrun.contract import exitcodes
+from dglrun.formats import open_files
 from dglrun.mpi import host_memory
 from dglrun.mpi.host_memory import Files, HostMemory
-from dglrun.mpi.mpirun import GRACE, RANK_ENV
+from dglrun.mpi.mpirun import RANK_ENV
 from dglrun.mpi.watchdog import Watchdog
 
 T = TypeVar("T")
 
 _HEAD = 8
 """Bytes of the length before what a rank says in `gather`."""
+_LONGEST_WAIT = 3600.0
+"""Seconds: the kernel takes none of more than 24 days."""
 
 
 class Barrier:
@@ -145,7 +148,7 @@ class ForkedRanks:
         """See `Ranks.gather`."""
         said = pickle.dumps(value)
         data = np.frombuffer(len(said).to_bytes(_HEAD, "little") + said, np.uint8)
-        self._memory.next()
+        self._memory.begin()
         self._memory.write(self._of_all, data)
         self._wait()
         return [value if rank == self.rank else self._told(rank) for rank in range(self.size)]
@@ -159,7 +162,7 @@ class ForkedRanks:
         """See `Ranks.exchange`."""
         received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
         runs, places = _runs(column, send), _runs(received, receive)
-        self._memory.next()
+        self._memory.begin()
         for rank, run in enumerate(runs):
             if rank != self.rank:
                 self._memory.write(rank, run)
@@ -175,7 +178,7 @@ class ForkedRanks:
         received = np.empty((sum(rows), *own.shape[1:]), own.dtype)
         places = _runs(received, rows)
         mine = _bytes(own)
-        self._memory.next()
+        self._memory.begin()
         self._memory.write(self._of_all, mine)
         places[self.rank][:] = mine
         self._wait()
@@ -220,7 +223,7 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
     """Fork ranks and wait for their end.
 
     A rank that fails ends all; an exception in this process, such as Terminated, ends them before it goes on,
-    and so does its own end by SIGKILL. To be called while this process has one thread.
+    and so does its own end by SIGKILL. To be called before this process has begun threads of its own.
 
     Args:
         size: How many.
@@ -233,7 +236,9 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
         0; the exit code of the rank that failed first, 128 + n where signal n ended it; 124 after the
         deadline.
     """
+    open_files.limit()  # some for each rank
     shared, parent = Shared.of(size), os.getpid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide how ranks have ended
 
     def one(rank: int) -> None:
         _be_a_rank(parent)
@@ -275,35 +280,34 @@ def _until_the_end(ranks: Sequence[ForkProcess], name: str, deadline: float) -> 
     until = time.monotonic() + deadline
     running = {rank.sentinel: number for number, rank in enumerate(ranks)}
     while running:
-        ended = connection.wait(list(running), max(0.0, until - time.monotonic()))
-        if not ended:
+        ended = connection.wait(list(running), min(_LONGEST_WAIT, max(0.0, until - time.monotonic())))
+        if not ended and time.monotonic() >= until:
             print(f"{name}: the ranks had not ended after {deadline:g} s", file=sys.stderr, flush=True)
             return exitcodes.TIMEOUT
         for sentinel in ended:
             number = running.pop(sentinel)  # type: ignore[arg-type]
             ranks[number].join()
-            if code := ranks[number].exitcode:
+            if (code := ranks[number].exitcode) != 0:
                 return _failed(number, code, name)
     return exitcodes.OK
 
 
-def _failed(rank: int, code: int, name: str) -> int:
+def _failed(rank: int, code: int | None, name: str) -> int:
     """The exit code of a rank that has failed; says what nobody else has said."""
+    if code is None:
+        print(f"{name}: how rank {rank} ended is not known", file=sys.stderr, flush=True)
+        return exitcodes.SOFTWARE
     if code > 0:
         return code
-    how = signal.Signals(-code).name
+    known = {each.value: each.name for each in signal.Signals}
+    how = known.get(-code, f"signal {-code}")
     print(f"{name}: rank {rank} was ended by {how}", file=sys.stderr, flush=True)
     return 128 - code
 
 
 def _end(ranks: Sequence[ForkProcess]) -> None:
-    """Leave none: those that do not end by SIGTERM within `GRACE` are killed."""
-    started = [rank for rank in ranks if rank.pid is not None]
-    for rank in started:
-        rank.terminate()
-    until = time.monotonic() + GRACE
-    for rank in started:
-        rank.join(max(0.0, until - time.monotonic()))
-        if rank.exitcode is None:
+    """Leave none. By SIGKILL: a rank has nothing to clean up, and takes SIGTERM only once it is set up."""
+    for rank in ranks:
+        if rank.pid is not None:
             rank.kill()
             rank.join()

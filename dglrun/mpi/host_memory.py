@@ -6,14 +6,17 @@ counts as memory of the ranks' container.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from dglrun.arrays import Array
 
 _DISTANCE = 1 << 40
 """Bytes between two places in a file: it has holes, and takes memory for what is written only."""
-_KEPT = 64 << 20
+_KEPT = 32 << 20
 """Bytes that a file may keep for later collectives: clearing new memory costs more than copying into old."""
+_NAME = "memory that the ranks share"
+"""In the place of a file's name in errors."""
 
 Files = tuple[int, int]
 """Descriptors of a rank's two files, which are used in turn."""
@@ -29,7 +32,17 @@ def create(size: int) -> list[Files]:
 
 
 def _file(rank: int) -> int:
-    return os.memfd_create(f"dglrun-rank-{rank}", os.MFD_CLOEXEC)
+    with _naming():
+        return os.memfd_create(f"dglrun-rank-{rank}", os.MFD_CLOEXEC)
+
+
+@contextmanager
+def _naming() -> Iterator[None]:
+    """Give an error a name: that of the output folder, which has no part in it, would be put there."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, _NAME) from error
 
 
 class HostMemory:
@@ -47,14 +60,15 @@ class HostMemory:
         self._rank = rank
         self._files = files
         self._turn = 0
-        self._written = [0, 0]
+        self._held: tuple[dict[int, int], dict[int, int]] = ({}, {})  # bytes of each place in each file
 
-    def next(self) -> None:
+    def begin(self) -> None:
         """Begin the next collective; what was written for the one before the last is overwritten."""
         self._turn ^= 1
-        if self._written[self._turn] > _KEPT:
+        held = self._held[self._turn]
+        if sum(held.values()) > _KEPT:
             os.ftruncate(self._files[self._rank][self._turn], 0)
-        self._written[self._turn] = 0
+            held.clear()
 
     def write(self, place: int, data: Array, start: int = 0) -> None:
         """Leave bytes at a place of this rank's file.
@@ -68,16 +82,18 @@ class HostMemory:
             OSError: there is no memory left.
         """
         rest, at = data.data, place * _DISTANCE + start
-        self._written[self._turn] += len(rest)
-        while rest:
-            written = os.pwrite(self._files[self._rank][self._turn], rest, at)
-            rest, at = rest[written:], at + written
+        held = self._held[self._turn]
+        held[place] = max(held.get(place, 0), start + len(rest))
+        with _naming():
+            while rest:
+                written = os.pwrite(self._files[self._rank][self._turn], rest, at)
+                rest, at = rest[written:], at + written
 
     def read(self, rank: int, place: int, data: Array, start: int = 0) -> None:
-        """Fill `data`, see `write`, with what a rank has left there.
+        """Fill `data`, see `write`, with what a rank has left there, which is as much.
 
         Raises:
-            EOFError: it has left less.
+            EOFError: its file ends before.
         """
         rest, at = data.data, place * _DISTANCE + start
         while rest:

@@ -16,10 +16,13 @@ from typing import Protocol
 
 from dglrun.contract import exitcodes
 
-_SHARE = 0.01
-"""Of one CPU: a rank that has used less has not worked, unless it has moved bytes."""
+_SHARE = 0.001
+"""Of one CPU: a rank that has used less has not worked, unless it has moved bytes. One that receives 2 MB/s
+uses more, and a watchdog alone a twentieth."""
+_LEAST = 0.01
+"""CPU seconds that it has used then at least."""
 _BYTES = 1 << 20
-"""What it has read and written then, files and pipes."""
+"""What it has read and written then, of files and pipes: the kernel does not count what sockets receive."""
 _IO = Path("/proc/self/io")
 
 
@@ -74,24 +77,31 @@ class Watchdog:
 
     def _watch(self) -> None:
         pause, interval = min(1.0, self._timeout / 8), self._timeout / 4
-        work, heard = _Work(), 0.0
+        work, heard, seen = _Work(), 0.0, time.monotonic()
         while not self._ended.wait(pause):
             now, since, pulse = time.monotonic(), self._since, self.pulse
             if since is None:
                 if work.seconds(now) > interval and work.is_done(now) and pulse is not None:
                     pulse.beat()
-            elif now - max(since, heard) > interval and pulse is not None and pulse.heard():
-                heard = now
+            elif now - seen > self._timeout / 2 or _has_heard(pulse, now - max(since, heard) > interval):
+                heard = now  # or this process was stopped, and knows nothing of the others meanwhile
             elif now - max(since, heard) > self._timeout:
-                self._expire()
+                self._expire(since)
+            seen = now
 
-    def _expire(self) -> None:
+    def _expire(self, since: float) -> None:
+        if self._since != since:  # they have just come
+            return
         print(
             f"rank {self._rank}: waited more than {self._timeout:g} s for the other ranks",
             file=sys.stderr,
             flush=True,
         )
         os._exit(exitcodes.TIMEOUT)  # the main thread may wait inside of MPI, which no exception reaches
+
+
+def _has_heard(pulse: Pulse | None, asks: bool) -> bool:
+    return asks and pulse is not None and pulse.heard()
 
 
 class _Work:
@@ -107,7 +117,8 @@ class _Work:
     def is_done(self, now: float) -> bool:
         """Whether it has worked; the next look begins here."""
         cpu, moved = time.process_time(), _moved_bytes()
-        has_worked = cpu - self._cpu > _SHARE * self.seconds(now) or moved - self._bytes > _BYTES
+        used = cpu - self._cpu > max(_LEAST, _SHARE * self.seconds(now))
+        has_worked = used or moved - self._bytes > _BYTES
         self._since, self._cpu, self._bytes = now, cpu, moved
         return has_worked
 

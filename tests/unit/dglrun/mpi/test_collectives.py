@@ -45,7 +45,7 @@ def test_a_rank_that_waits_too_long_ends_all_with_124(before: str) -> None:
 def test_a_rank_may_work_longer_than_another_waits() -> None:
     """A large part takes its time; the wait counts from the last time at which a rank worked."""
     ended = on_mpi_ranks(
-        "import time; ranks = MpiRanks(0.5); ranks.gather(0); until = time.monotonic() + 3\n"
+        "import time; ranks = MpiRanks(2); ranks.gather(0); until = time.monotonic() + 6\n"
         "while ranks.rank and time.monotonic() < until: pass\n"
         "print(ranks.gather(ranks.rank))"
     )

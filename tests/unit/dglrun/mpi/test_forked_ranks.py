@@ -143,6 +143,32 @@ on(2, give_back)
 """
 
 
+ONE_AFTER_THE_OTHER = """
+from dglrun.mpi import host_memory
+host_memory._KEPT = 1 << 20
+
+def held(ranks):
+    return sum(os.stat(file).st_blocks * 512 for file in ranks._memory._files[ranks.rank])
+
+def send(ranks):
+    most = 0
+    for turn in range(16):
+        to = turn // 2 % ranks.size
+        send = [(3 << 18) * (rank == to) for rank in range(ranks.size)]
+        receive = [3 << 18 if to == ranks.rank else 0] * ranks.size
+        ranks.exchange(np.zeros(3 << 18, np.uint8), send, receive)
+        most = max(most, held(ranks))
+    return 0 if most <= 4 << 20 else 1
+
+on(5, send)
+"""
+
+
+def test_memory_does_not_grow_with_the_ranks_that_get_much_one_after_the_other() -> None:
+    """As where nodes are ordered by part: each place would keep the largest block for itself."""
+    assert ended(ONE_AFTER_THE_OTHER) == (0, "", "")
+
+
 def test_memory_of_a_large_collective_is_given_back() -> None:
     """A table of nodes is told once, and the rest of the run needs blocks of some MiB."""
     assert ended(GIVES_BACK) == (0, "", "")
@@ -168,6 +194,28 @@ def test_the_first_rank_that_fails_ends_all_with_its_code(work: str, code: int, 
     assert complaint or not complained
 
 
+def test_a_failure_is_told_where_children_are_ignored() -> None:
+    """A program that ignores SIGCHLD hands that on to those that it starts; it hides exit codes."""
+    script = (
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "def fail(ranks):\n    if ranks.rank == 1:\n        sys.exit(74)\n    ranks.gather(0)\n\non(2, fail)"
+    )
+
+    assert ended(script) == (74, "", "")
+
+
+def test_a_rank_that_is_stopped_is_ended_as_well() -> None:
+    """At once: it would take no other signal than SIGKILL."""
+    script = (
+        "def stop(ranks):\n"
+        "    if ranks.rank == 0: os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "    sys.exit(74)\n\n"
+        "on(2, stop)"
+    )
+
+    assert ended(script) == (74, "", "")
+
+
 def test_a_rank_that_waits_too_long_ends_all_with_124() -> None:
     """As under MPI: whoever hangs is not asked."""
     script = (
@@ -181,18 +229,24 @@ WORK = """
 import time
 
 def work(ranks):
-    until = time.monotonic() + 3
+    ranks.gather(0)
+    until = time.monotonic() + 6
     while ranks.rank and time.monotonic() < until:
         pass
     return ranks.gather(0)[0]
 
-on(2, work, timeout=0.5)
+on(2, work, timeout=2)
 """
 
 
 def test_a_rank_may_work_longer_than_another_waits() -> None:
     """A large part takes its time; the wait counts from the last time at which a rank worked."""
     assert ended(WORK) == (0, "", "")
+
+
+def test_a_deadline_of_months_is_one() -> None:
+    """The kernel waits for 24 days at most."""
+    assert ended("on(2, lambda ranks: ranks.gather(0)[0], deadline=1e7)") == (0, "", "")
 
 
 def test_after_the_deadline_all_ranks_are_ended_with_124() -> None:

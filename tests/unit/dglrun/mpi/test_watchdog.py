@@ -82,13 +82,46 @@ def test_a_rank_that_moves_bytes_tells_so() -> None:
     assert ended(script).returncode == 0
 
 
-def test_a_rank_that_sleeps_or_waits_does_not() -> None:
+def test_a_rank_that_waits_does_not_whatever_it_uses() -> None:
     """Else two ranks that wait for each other would do so for ever."""
     script = (
-        "pulse = Heard(10); dog = Watchdog(0.4, 0, pulse)\n"
+        "pulse = Heard(10); dog, end = Watchdog(0.4, 0, pulse), time.monotonic() + 20\n"
         "with dog.waiting():\n"
-        "    until(lambda: sum(x for x in range(100)) and pulse.times < 1)\n"
-        "sys.exit(pulse.beats)"
+        "    while pulse.times >= 1 and time.monotonic() < end: pass\n"
+        "sys.exit(pulse.beats or pulse.times >= 1)"
     )
 
     assert ended(script).returncode == 0
+
+
+def test_a_rank_that_sleeps_does_not() -> None:
+    """As one that hangs in a read; its thread looks at it again and again."""
+    script = (
+        "import dglrun.mpi.watchdog as module; looks = []\n"
+        "done = module._Work.is_done\n"
+        "module._Work.is_done = lambda self, now: looks.append(done(self, now)) or looks[-1]\n"
+        "pulse = Heard(0); dog = Watchdog(0.4, 0, pulse)\n"
+        "sys.exit(not until(lambda: len(looks) > 3) or any(looks[1:]))"
+    )
+
+    assert ended(script).returncode == 0
+
+
+def test_a_rank_that_was_stopped_waits_again() -> None:
+    """As with a paused container: it has heard nothing of the others, who may have worked."""
+    script = (
+        "import types; import dglrun.mpi.watchdog as module\n"
+        "real, stopped = time.monotonic, [0.0]\n"
+        "asked = []\n"
+        "clock = lambda: asked.append(1) or real() + stopped[0]\n"
+        "module.time = types.SimpleNamespace(monotonic=clock, process_time=time.process_time)\n"
+        "dog = Watchdog(1.5, 0)\n"
+        "def leave(code): print(real() - went_on, flush=True); os.kill(os.getpid(), 9)\n"
+        "os._exit = leave\n"
+        "with dog.waiting():\n"
+        "    until(lambda: len(asked) > 6)  # it looks\n"
+        "    went_on, stopped[0] = real(), 60.0\n"
+        "    time.sleep(30)"
+    )
+
+    assert float(ended(script).stdout) >= 1.5
