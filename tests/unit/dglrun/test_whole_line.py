@@ -4,6 +4,8 @@
 """
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.partitioning.distributed import rank_main
 from tests.support.commands import run_command
 from tests.support.dgl_loader import DglLoader, dgl_loader
+from tests.support.dglrun_pods import ROOT
 from tests.support.needs import (
     NEEDS_DUCKDB,
     NEEDS_KAMINPAR,
@@ -93,10 +96,20 @@ def by_mpi(backend: str) -> Callable[[Line], None]:
 
 def by_the_user(line: Line) -> None:
     """Files that somebody else has written, in any order of parts."""
+    line.partition("--backend", "user", "--assignment", brought(line))
+
+
+def by_the_user_on_ranks(line: Line) -> None:
+    """The same in mode DistParMETIS: each worker reads its share of them."""
+    by_ranks("user", "--assignment", brought(line))(line)
+
+
+def brought(line: Line) -> str:
+    """The folder of such files."""
     graph = ChunkedGraph.load(line.folder / "in")
-    brought = {t: (np.arange(n) * 5 % line.parts).astype(np.uint16) for t, n in nodes_of(graph)}
-    assignment.write(line.folder / "mine", graph, brought, assignment.AssignmentMeta(line.parts, "mine"))
-    line.partition("--backend", "user", "--assignment", str(line.folder / "mine"))
+    parts = {t: (np.arange(n) * 5 % line.parts).astype(np.uint16) for t, n in nodes_of(graph)}
+    assignment.write(line.folder / "mine", graph, parts, assignment.AssignmentMeta(line.parts, "mine"))
+    return str(line.folder / "mine")
 
 
 def by_text(line: Line) -> None:
@@ -123,8 +136,10 @@ BACKENDS = {
     "user": pytest.param(by_the_user),
     "parmetis-text": pytest.param(by_text),
     "random-on-ranks": pytest.param(by_ranks("random")),
+    "user-on-ranks": pytest.param(by_the_user_on_ranks),
     "streaming": pytest.param(by_ranks("streaming")),
 }
+ON_RANKS = {name: BACKENDS[name] for name in ("random-on-ranks", "user-on-ranks", "streaming")}
 
 
 def nodes_of(graph: ChunkedGraph) -> Iterator[tuple[str, int]]:
@@ -157,6 +172,16 @@ def test_every_row_of_the_tables_is_loaded_by_dgl_once_under_its_id(
     check(loader, assign, graph, (parts, ranks), data)
 
 
+@pytest.mark.parametrize("assign", ON_RANKS.values(), ids=ON_RANKS)
+@settings(FEW, max_examples=max(1, FEW.max_examples // 4))
+@given(graph=user_graphs(), data=st.data())
+def test_every_row_comes_through_eight_ranks_that_are_processes(
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, data: st.DataObject
+) -> None:
+    """`dglrun dispatch --ranks 8`, after an assignment and before a check on as many."""
+    check(loader, assign, graph, (8, 8), data, by_processes)
+
+
 @pytest.mark.mpi
 @NEEDS_MPI
 @pytest.mark.parametrize(
@@ -178,6 +203,7 @@ def check(
     graph: UserGraph,
     numbers: tuple[int, int],
     data: st.DataObject,
+    dispatching: Callable[[Line, Options], None] | None = None,
 ) -> None:
     """Send a graph through the line; `numbers` are those of parts and ranks."""
     parts, ranks = numbers
@@ -190,19 +216,38 @@ def check(
         line = Line(folder, min(parts, nodes), ranks)
 
         assign(line)
-        dispatched(line, data)
+        (dispatching or by_threads)(line, options(line, data))
 
         assert problems(folder / "out/g.json", ranks) == []
         assert_same(graph.expected(), folder, loader.load(folder / "out/g.json"))
 
 
-def dispatched(line: Line, data: st.DataObject) -> None:
-    """Dispatch on as many ranks, in drawn formats, with or without the sums of what was read."""
+def options(line: Line, data: st.DataObject) -> Options:
+    """In drawn formats, with or without the sums of what was read."""
     formats = data.draw(st.sampled_from((("coo",), ("csc",), ("coo", "csr", "csc"))))
     sums = data.draw(st.booleans())
     places = line.folder / "in", line.folder / "in/parts", line.folder / "out"
-    wanted = Options(*places, save_orig_nids=True, save_orig_eids=True, formats=formats, source_sums=sums)
+    return Options(*places, save_orig_nids=True, save_orig_eids=True, formats=formats, source_sums=sums)
+
+
+def by_threads(line: Line, wanted: Options) -> None:
+    """Dispatch on ranks that are threads."""
     on_ranks(line.ranks, lambda ranks: dispatch(wanted, ranks, lambda _: None))
+
+
+def by_processes(line: Line, wanted: Options) -> None:
+    """Dispatch by the command, which forks its ranks."""
+    where = {
+        "--in-dir": wanted.in_dir,
+        "--partitions-dir": wanted.partitions_dir,
+        "--out-dir": wanted.out_dir,
+    }
+    chosen = ("--graph-formats", ",".join(wanted.formats), *(["--source-sums"] if wanted.source_sums else []))
+    words = (sys.executable, "-m", "dglrun", "dispatch", "--ranks", str(line.ranks), *chosen)
+    saved = ("--save-orig-nids", "--save-orig-eids")
+    flags = [str(word) for pair in where.items() for word in pair]
+    ended = subprocess.run((*words, *saved, *flags), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def assert_same(expected: Row, folder: Path, parts: list[Row]) -> None:

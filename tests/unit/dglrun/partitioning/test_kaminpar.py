@@ -63,6 +63,21 @@ def test_kaminpar_fails_by_name_on_a_file_that_it_cannot_read(tmp_path: Path) ->
         kaminpar.assign(kaminpar.load(), tmp_path / "cut", 4, 2, 1.05, 1, 1)
 
 
+@NEEDS_KAMINPAR
+def test_weights_beyond_32_bits_are_balanced(tmp_path: Path) -> None:
+    """As of parts with more than 2^31 edges: a ring of 400 nodes, each of which weighs 2^33."""
+    nodes = 400
+    around = np.arange(nodes)
+    neighbours = np.sort(np.stack([(around - 1) % nodes, (around + 1) % nodes], axis=1), axis=1).ravel()
+    ones, types = np.ones(2 * nodes, np.int32), np.zeros(nodes, np.int64)
+    rows = csr.Csr(2 * np.arange(nodes + 1), neighbours.astype(np.int32), ones, types)
+    kaminpar.write(tmp_path / "ring", rows, np.full(nodes, 1 << 33))
+
+    found = kaminpar.assign(kaminpar.load(), tmp_path / "ring", nodes, 4, 1.05, 1, 1)
+
+    assert np.bincount(found, minlength=4).max() <= 105
+
+
 def test_an_absent_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name and that of our extra."""
     monkeypatch.setitem(sys.modules, "kaminpar", None)
