@@ -62,7 +62,7 @@ def test_weights_beyond_32_bits_are_balanced(tmp_path: Path, most: int) -> None:
     own = np.arange(nodes)
     ring = np.sort(np.stack([(own - 1) % nodes, (own + 1) % nodes], axis=1), axis=1).astype(np.int32)
     ends, ones = np.arange(0, 2 * nodes + 1, 2), np.ones(2 * nodes, np.int32)
-    loads = np.random.default_rng(3).integers(1 << 33, most, nodes, endpoint=True)
+    loads = np.random.default_rng(3).integers(1 << 33, most + 1, nodes)
     kaminpar.write(tmp_path / "rows", csr.Csr(ends, ring.ravel(), ones, np.zeros(nodes, np.int64)), loads)
 
     found = kaminpar.assign(kaminpar.load(), tmp_path / "rows", nodes, parts, 1.05, 1, 1)
