@@ -1,4 +1,7 @@
-"""`dglrun ids`: values that belong to nodes, such as predictions, under the IDs of the user's tables."""
+"""`dglrun ids`: values that belong to nodes, such as predictions, under the IDs of the user's tables.
+
+With --inverse the other way: rows with IDs get the numbers of their nodes.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -8,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -22,6 +26,8 @@ from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.output_folder import replacing_file
 
 _BLOCK_ROWS = 1 << 16
+_MAPPING_ROWS = 1 << 20
+"""Of the mapping that are searched at a time: all IDs are looked up in each such block."""
 _ID, _NODE = "id", "node"
 
 
@@ -39,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help=".npy, a row for each node; or Parquet with `node`",
+        help=".npy, a row for each node; or Parquet with `node`; with --inverse Parquet or csv with `id`",
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="what to write: .parquet or .csv"
@@ -52,10 +58,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="with --partition: the node type (default: that of the mapping's name)",
     )
+    parser.add_argument(
+        "--inverse",
+        action="store_true",
+        help="the other way: `node` instead of `id`, rows in their order; with --partition its numbers",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the values with a column `id`; returns the exit code.
+    """Write the values with a column `id`, by --inverse with a column `node`; returns the exit code.
 
     Raises:
         UsageError: contradicting flags.
@@ -67,15 +78,78 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--ntype: expected --partition with it")
     writable.require_file(args.out)
     with elapsed.showing("dglrun ids"):
-        values = _parquet(args.values) if args.values.suffix == ".parquet" else _numpy(args.values)
-        nodes = values.numbers
-        if args.partition is not None:
-            ntype = args.ntype or args.mapping.stem
-            originals = _originals(args.partition, ntype)
-            nodes = originals[_within(nodes, len(originals), f"{args.values}: number in {ntype}")]
-        count = _write(args.out, args.mapping, nodes, values)
+        count = _numbered(args) if args.inverse else _named(args)
     print(f"dglrun ids: {args.out}: {count} rows")
     return exitcodes.OK
+
+
+def _named(args: argparse.Namespace) -> int:
+    """IDs for nodes; returns the number of rows."""
+    values = _parquet(args.values) if args.values.suffix == ".parquet" else _numpy(args.values)
+    nodes = values.numbers
+    if args.partition is not None:
+        ntype = args.ntype or args.mapping.stem
+        originals = _originals(args.partition, ntype)
+        nodes = originals[_within(nodes, len(originals), f"{args.values}: number in {ntype}")]
+    return _write(args.out, args.mapping, nodes, values)
+
+
+def _numbered(args: argparse.Namespace) -> int:
+    """Nodes for IDs; returns the number of rows."""
+    mapping = _mapping(args.mapping)
+    table = _with_ids(args.values, mapping.schema_arrow.field(_ID).type)
+    nodes = _nodes(args.values, table[_ID], mapping)
+    if args.partition is not None:
+        ntype = args.ntype or args.mapping.stem
+        originals = _originals(args.partition, ntype)
+        if len(originals) != (total := mapping.metadata.num_rows):
+            raise DataError(f"{args.partition}: {ntype}: expected {total} nodes, got {len(originals)}")
+        nodes = np.argsort(originals)[nodes]
+    with replacing_file(args.out) as draft, draft.open("wb") as target:
+        found = table.set_column(table.schema.get_field_index(_ID), _NODE, pa.array(nodes))
+        writer = _writer(target, args.out.suffix, found.schema)
+        writer.write_table(found)
+        writer.close()
+    return len(nodes)
+
+
+def _with_ids(path: Path, kind: Any) -> Any:
+    """A table whose column `id` is of the mapping's kind and without nulls."""
+    if not path.is_file():
+        raise DataError(f"{path}: does not exist")
+    try:
+        table = _read_csv(path, kind) if path.suffix == ".csv" else parquetfile.open_file(path).read()
+        if table.schema.names.count(_ID) != 1 or _NODE in table.schema.names:
+            raise DataError(f"{path}: expected one column `{_ID}` and no `{_NODE}`, got {table.schema.names}")
+        at, ids = table.schema.get_field_index(_ID), table[_ID]
+        if pa.types.is_floating(ids.type):
+            raise DataError(f"{path}: expected texts or integers as IDs, got {ids.type}")
+        table = table.set_column(at, _ID, ids.cast(kind))
+    except (pa.ArrowException, UnicodeError) as error:
+        raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())[:300]}") from None
+    if table[_ID].null_count:
+        raise DataError(f"{path}: expected an ID in each row, got none in {table[_ID].null_count}")
+    return table
+
+
+def _read_csv(path: Path, kind: Any) -> Any:
+    types = pacsv.ConvertOptions(column_types={_ID: kind})
+    return pacsv.read_csv(path, None, pacsv.ParseOptions(newlines_in_values=True), types)
+
+
+def _nodes(path: Path, ids: Any, mapping: Any) -> Ints:
+    """Node of each ID; the mapping is read in blocks."""
+    each, row = ids.unique(), 0
+    nodes = np.full(len(each), -1)
+    for batch in mapping.iter_batches(_MAPPING_ROWS, use_threads=False):
+        at = pc.index_in(each, batch.column(0))
+        nodes[at.is_valid().to_numpy(zero_copy_only=False)] = row + at.drop_null().to_numpy()
+        row += len(batch)
+    found: Ints = nodes[pc.index_in(ids, each).to_numpy()]
+    if len(lost := np.flatnonzero(found < 0)):
+        text = f"expected an ID of the mapping, got {ids[lost[0]].as_py()!r}"
+        raise DataError(f"{path}: row {lost[0] + 1}: {text}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -166,11 +240,7 @@ def _within(numbers: Ints, limit: int, what: str) -> Ints:
 
 def _write(out: Path, mapping: Path, nodes: Ints, values: _Values) -> int:
     """Write the rows in the order of the nodes; the mapping is read in blocks. Returns their number."""
-    if not mapping.is_file():
-        raise DataError(f"{mapping}: does not exist")
-    file = parquetfile.open_file(mapping)
-    if file.schema_arrow.names != [_ID, _NODE]:
-        raise DataError(f"{mapping}: expected the columns {_ID}, {_NODE}, got {file.schema_arrow.names}")
+    file = _mapping(mapping)
     total = int(file.metadata.num_rows)
     order = np.argsort(_within(nodes, total, f"{values.path}: node"), kind="stable")
     _refuse_fewer(values, total)
@@ -186,6 +256,16 @@ def _write(out: Path, mapping: Path, nodes: Ints, values: _Values) -> int:
         if writer is not None:
             writer.close()
     return len(nodes)
+
+
+def _mapping(path: Path) -> Any:
+    """The file of IDs and nodes, of which row i is node i."""
+    if not path.is_file():
+        raise DataError(f"{path}: does not exist")
+    file = parquetfile.open_file(path)
+    if file.schema_arrow.names != [_ID, _NODE]:
+        raise DataError(f"{path}: expected the columns {_ID}, {_NODE}, got {file.schema_arrow.names}")
+    return file
 
 
 def _refuse_fewer(values: _Values, total: int) -> None:

@@ -38,7 +38,7 @@ from dglrun.partitioning import (
     serial,
 )
 from dglrun.partitioning.distributed import libraries, pm_dglpart
-from dglrun.partitioning.weights import Balance
+from dglrun.partitioning.weights import Balance, without_effect
 
 TRIAL_SECONDS = 120.0
 """Until MPI's daemons run on all hosts."""
@@ -191,6 +191,8 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
     with elapsed.showing("dglrun partition: checking the files"):
         check.check_counts(graph)
     details: dict[str, Any] = {}
+    if note := without_effect(backend, Balance.parse(args.balance.split(","))):
+        print(note, file=sys.stderr, flush=True)
     if backend == "random":
         parts = serial.random_parts(graph, args.num_parts, args.seed)
         details = {"seed": args.seed}

@@ -47,6 +47,17 @@ class Balance:
         return Balance("types" in found, "edges" in found, "train" in found)
 
 
+def without_effect(backend: str, balance: Balance) -> str:
+    """What the user is told who asks a back end for training nodes that does not look at them; else empty.
+
+    Of the other words nothing is said: a job gives `types,edges` to every back end.
+    """
+    why = {"random": "each part gets its share of each type", "user": "the assignment is taken as it is"}
+    if not balance.train or backend not in why:
+        return ""
+    return f"dglrun partition: note: --balance train has no effect with --backend {backend}: {why[backend]}"
+
+
 def type_columns(num_nodes: Iterable[int], balance: Balance) -> Ints:
     """The weight column of each node type; types without nodes have none of their own (column 0).
 

@@ -17,7 +17,7 @@ from dglrun.formats.tables.config import Csv, TableConfig
 
 CSV, PARQUET = "csv", "parquet"
 _ENDINGS = {
-    CSV: (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.bz2"),
+    CSV: tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".bz2")),
     PARQUET: (".parquet",),
 }
 _BLOCK_BYTES = 4 << 20
@@ -66,7 +66,7 @@ class TableFiles:
         """
         if self.format == PARQUET:
             return list(_open_parquet(path).schema_arrow.names)
-        if not path.stat().st_size:
+        if _is_empty(path):
             return []
         with _open_csv(path, self.csv, None) as reader:
             return list(reader.schema.names)
@@ -79,8 +79,8 @@ class TableFiles:
         """
         for path in self.paths:
             names = self.names(path)
-            if self.format == CSV and not path.stat().st_size:
-                continue  # Spark writes empty parts so
+            if self.format == CSV and not names:
+                continue
             for name in wanted:
                 if names.count(name) != 1:
                     what = "is there several times" if name in names else f"expected one of {names}"
@@ -104,7 +104,7 @@ class TableFiles:
         try:
             if self.format == PARQUET:
                 yield from _open_parquet(path).iter_batches(_BLOCK_ROWS, columns=wanted, use_threads=False)
-            elif path.stat().st_size:
+            elif not _is_empty(path):
                 with _open_csv(path, self.csv, wanted) as reader:
                     yield from reader
         except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -162,6 +162,15 @@ def _open_parquet(path: Path) -> Any:
     try:
         return parquetfile.open_file(path)
     except OSError as error:
+        raise DataError(f"{path}: cannot be read: {_told(error)}") from None
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a csv file has no byte, compressed or not: Spark writes empty parts so."""
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return not stream.read(1)
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: cannot be read: {_told(error)}") from None
 
 

@@ -100,6 +100,9 @@ def _without_edges(
 ) -> tuple[Parts, dict[str, Any]]:
     """Parts of this rank's nodes, and the details for the metadata."""
     details: dict[str, Any] = {"mpi": ranks.library, "ranks": ranks.size}
+    note = weights.without_effect(args.backend, weights.Balance.parse(args.balance.split(",")))
+    if note and ranks.rank == 0:
+        print(note, file=sys.stderr, flush=True)
     if args.backend == "random":
         parts = without_edges.random_parts(ranks, graph, nodes, args.num_parts, args.seed)
         details["seed"] = args.seed

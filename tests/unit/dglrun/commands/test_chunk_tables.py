@@ -1,12 +1,16 @@
 """`dglrun chunk --config`."""
 
+import bz2
 import gzip
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -120,6 +124,65 @@ def test_other_encodings_and_compressed_files_are_read(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out/mapping/user.parquet")["id"].to_pylist() == ["ü", "a", "b"]
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "txt"])
+@pytest.mark.parametrize(("ending", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+def test_a_folder_has_compressed_files_of_any_ending(
+    tmp_path: Path, kind: str, ending: str, compress: Callable[[bytes], bytes]
+) -> None:
+    """Beside plain ones; of several streams one after another, as pigz and pbzip2 write; without any row."""
+    tables(tmp_path)
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / f"a.{kind}.{ending}").write_bytes(compress(b"id\nb\n") + compress(b"a\n"))
+    (tmp_path / "u" / f"b.{kind}.{ending}").write_bytes(compress(b""))
+    (tmp_path / "u" / "c.csv").write_text("id\nc\n")
+
+    code = chunked(config_of(tmp_path, user={"files": "u"}))
+
+    assert code == 0
+    assert pq.read_table(tmp_path / "out/mapping/user.parquet")["id"].to_pylist() == ["b", "a", "c"]
+
+
+def test_folders_in_a_folder_are_read_by_path_and_give_no_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's `day=1`: sorted, whatever else lies in it; `day` is no column unless the files have one."""
+    tables(tmp_path)
+    for name, ids in {"day=2/part-0": ["d"], "day=1/part-1": ["b", "c"], "day=1/part-0": ["a"]}.items():
+        path = tmp_path / "u" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": ids, "x": range(len(ids))}), path)
+        (path.parent / "_SUCCESS").touch()
+    (tmp_path / "u" / "_temporary").mkdir()
+    (tmp_path / "u" / "_temporary" / "part-0.parquet").write_text("half")
+
+    assert chunked(config_of(tmp_path, user={"files": "u", **X})) == 0
+    assert pq.read_table(tmp_path / "out/mapping/user.parquet")["id"].to_pylist() == ["a", "b", "c", "d"]
+    assert feature(ChunkedGraph.load(tmp_path / "out"), "user", "x") == [0, 0, 1, 0]
+
+    assert chunked(config_of(tmp_path, user={"files": "u", "features": {"d": {"column": "day"}}})) == 65
+    told = f"{tmp_path}/u/day=1/part-0.parquet: column 'day': expected one of ['id', 'x']"
+    assert told in capsys.readouterr().err
+
+
+def test_a_list_of_files_is_read_in_its_order(tmp_path: Path) -> None:
+    """Files, globs and folders; only within a glob or folder they are sorted."""
+    for name, ids in {"z": "a", "m-2": "d", "m-1": "c", "b": "b", "u/k": "e"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.csv").write_text(f"id\n{ids}\n")
+    (tmp_path / "buys.csv").write_text("s,d\nb,i\na,j\n")
+    files = [str(tmp_path / name) for name in ("z.csv", "u", "m-*.csv", "b.csv")]
+    user = {"files": files, "id": "id"}
+    buys = {"files": str(tmp_path / "buys.csv"), "src": "s", "dst": "d"}
+    config = tmp_path / "config.yaml"
+    nodes, edges = {"user": user, "item": None}, {"user:buys:item": buys}
+    config.write_text(yaml.safe_dump({"name": "g", "nodes": nodes, "edges": edges}))
+
+    assert chunked(config) == 0
+
+    assert pq.read_table(tmp_path / "out/mapping/user.parquet")["id"].to_pylist() == ["a", "e", "c", "d", "b"]
+    assert edges_of(ChunkedGraph.load(tmp_path / "out"), "user:buys:item") == [[4, 0], [0, 1]]
+
+
 def test_integer_ids_are_compared_as_numbers(tmp_path: Path) -> None:
     """007 is 7; IDs are sparse, negative, and larger than 32 bits."""
     tables(tmp_path, f"id\n007\n-3\n{2**62}\n", f"s,d\n7,{2**40}\n{2**62},-1\n-3,-1\n")
@@ -166,6 +229,115 @@ def test_parquet_columns_of_vectors_and_dictionaries_are_read(tmp_path: Path) ->
     assert feature(graph, "user", "b") == [True, False, True]
     path = tmp_path / "out" / user_tables.described(tmp_path / "out")["categories"]["user"]["c"]
     assert pq.read_table(path).to_pydict() == {"category": ["p", "q"], "number": [0, 1]}
+
+
+def as_pandas_writes(frame: Any, index: list[Any]) -> Any:
+    """The table with the metadata that pandas' to_parquet adds, as pandas documents them.
+
+    Args:
+        frame: The columns, those of the index last.
+        index: Names of the columns of the index, or the description of a range.
+    """
+    kinds = {"int64": "int64", "double": "float64", "string": "unicode"}
+    columns = [
+        {
+            "name": None if each.name.startswith("__index_level_") else each.name,
+            "field_name": each.name,
+            "pandas_type": kinds[str(each.type)],
+            "numpy_type": "object" if str(each.type) == "string" else kinds[str(each.type)],
+            "metadata": None,
+        }
+        for each in frame.schema
+    ]
+    names = {"name": None, "field_name": None, "pandas_type": "unicode", "numpy_type": "object"}
+    described = {
+        "index_columns": index,
+        "column_indexes": [{**names, "metadata": {"encoding": "UTF-8"}}],
+        "columns": columns,
+        "attributes": {},
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.2.3",
+    }
+    return frame.replace_schema_metadata({b"pandas": json.dumps(described).encode()})
+
+
+@pytest.mark.parametrize(
+    ("index", "named"),
+    [
+        ("__index_level_0__", "id"),
+        ("__index_level_0__", "__index_level_0__"),
+        ("key", "key"),
+        (None, "id"),
+    ],
+    ids=["an index beside the IDs", "IDs in an index without a name", "in one with a name", "a range"],
+)
+def test_parquet_of_pandas_is_read_with_its_index_as_a_column(
+    tmp_path: Path, index: str | None, named: str
+) -> None:
+    """An index without a name is `__index_level_0__`; one that counts the rows is no column."""
+    tables(tmp_path)
+    ids, others = (["b", "a", "c"], ["p", "q", "r"]) if named == "id" else (["p", "q", "r"], ["b", "a", "c"])
+    columns: dict[str, Any] = {"x": pa.array([3.5, None, 1.5]), "id": ids}
+    span = {"kind": "range", "name": None, "start": 0, "stop": 3, "step": 1}
+    frame = pa.table(columns | ({index: others} if index else {}))
+    pq.write_table(as_pandas_writes(frame, [index or span]), tmp_path / "users.parquet")
+    features = {"x": {"column": "x", "missing": 0}}
+
+    code = chunked(config_of(tmp_path, user={"files": "users.parquet", "id": named, "features": features}))
+
+    graph = ChunkedGraph.load(tmp_path / "out")
+    assert code == 0
+    assert pq.read_table(tmp_path / "out/mapping/user.parquet")["id"].to_pylist() == ["b", "a", "c"]
+    assert feature(graph, "user", "x") == [3.5, 0, 1.5]
+    assert edges_of(graph, "user:buys:item") == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("layout", ["csv", "parquet"])
+def test_edges_have_matrices_categories_and_masks_by_column(tmp_path: Path, layout: str) -> None:
+    """In the order of the rows, over several files; the reverse relation has all but the masks."""
+    tables(tmp_path)
+    rows = {
+        "s": ["a", "b", "a", "b", "a"],
+        "d": ["i", "j", "j", "i", "i"],
+        "w": ["1", "2", "", "4", "5"],
+        "n": ["-1", "-2", "-3", "-4", "-5"],
+        "how": ["web", "app", "", "web", "shop"],
+        "split": ["train", "dev", "", "test", "train"],
+    }
+    (tmp_path / "e").mkdir()
+    for number, part in enumerate((slice(0, 2), slice(2, 5))):
+        table = pa.table({name: each[part] for name, each in rows.items()})
+        if layout == "csv":
+            pacsv.write_csv(table, tmp_path / "e" / f"{number}.csv")
+        else:
+            pq.write_table(table, tmp_path / "e" / f"{number}.parquet")
+    features = {
+        "m": {"columns": ["w", "n"], "dtype": "float64", "missing": 0.5},
+        "how": {"category": "how", "dtype": "int8", "missing": -1},
+    }
+    buys = {
+        "files": "e",
+        "features": features,
+        "masks": {"column": "split", "val": "dev"},
+        "reverse": True,
+    }
+
+    assert chunked(config_of(tmp_path, buys=buys), "--files", "2") == 0
+
+    graph, out = ChunkedGraph.load(tmp_path / "out"), tmp_path / "out"
+    assert edges_of(graph, "user:buys:item") == [[0, 0], [1, 1], [0, 1], [1, 0], [0, 0]]
+    assert feature(graph, "user:buys:item", "m") == [[1, -1], [2, -2], [0.5, -3], [4, -4], [5, -5]]
+    assert feature(graph, "user:buys:item", "how") == [2, 0, -1, 2, 1]
+    found = {split: feature(graph, "user:buys:item", f"{split}_mask") for split in ("train", "val", "test")}
+    assert found == {
+        "train": [True, False, False, False, True],
+        "val": [False, True, False, False, False],
+        "test": [False, False, False, True, False],
+    }
+    assert sorted(graph.edge_data["item:rev_buys:user"]) == ["how", "m"]
+    assert feature(graph, "item:rev_buys:user", "how") == [2, 0, -1, 2, 1]
+    path = out / user_tables.described(out)["categories"]["user:buys:item"]["how"]
+    assert pq.read_table(path).to_pydict() == {"category": ["app", "shop", "web"], "number": [0, 1, 2]}
 
 
 def test_masks_by_ratio_are_exact_disjoint_and_seeded(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """`dglrun ids`, and the whole line from csv with string IDs to predictions under them."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 from dglrun.commands import chunk, dispatch, ids, partition, verify
 from dglrun.formats.dgl.folder import load_folder
 from tests.support.commands import run_command
+from tests.support.dglrun_pods import ROOT
 from tests.support.needs import NEEDS_DUCKDB, NEEDS_MPI
 
 
@@ -83,6 +87,95 @@ def test_values_that_do_not_fit_are_refused(
     assert not (tmp_path / "out.parquet").exists()
 
 
+@pytest.mark.parametrize("layout", ["parquet", "csv"])
+def test_rows_with_ids_get_the_numbers_of_their_nodes(
+    tmp_path: Path, mapping: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """In the order of the rows, of any kind of column, an ID several times; the mapping in several blocks."""
+    monkeypatch.setattr(ids, "_MAPPING_ROWS", 2)
+    table = pa.table({"x": [1, 2, 3, 4], "id": pa.array(["a", "ü", "b", "a"]).dictionary_encode()})
+    if layout == "csv":
+        pacsv.write_csv(table.cast(pa.schema({"x": pa.int64(), "id": pa.string()})), tmp_path / "v.csv")
+    else:
+        pq.write_table(table, tmp_path / "v.parquet")
+
+    assert run(mapping, tmp_path / f"v.{layout}", tmp_path / "out.parquet", "--inverse") == 0
+
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {"x": [1, 2, 3, 4], "node": [2, 1, 0, 2]}
+
+
+def test_integer_ids_are_found_by_their_numbers(tmp_path: Path) -> None:
+    """As in the tables that the mapping is of: 007 is 7."""
+    numbers = pa.table({"id": [7, -3, 2**62], "node": [0, 1, 2]})
+    pq.write_table(numbers, tmp_path / "user.parquet")
+    (tmp_path / "v.csv").write_text(f"id,x\n{2**62},p\n007,q\n-3,r\n")
+
+    assert run(tmp_path / "user.parquet", tmp_path / "v.csv", tmp_path / "out.csv", "--inverse") == 0
+
+    assert (tmp_path / "out.csv").read_text() == '"node","x"\n2,"p"\n0,"q"\n1,"r"\n'
+
+
+@pytest.mark.parametrize("layout", ["parquet", "csv"])
+def test_values_with_ids_go_back_to_the_nodes_that_they_came_from(
+    tmp_path: Path, mapping: Path, layout: str
+) -> None:
+    """What the command writes is what its inverse reads."""
+    values = pa.table({"node": [0, 1, 1, 2], "x": [0.5, 1.5, 2.5, -1.0], "word": ["p", "", "q\nr", '"s"']})
+    pq.write_table(values, tmp_path / "v.parquet")
+
+    assert run(mapping, tmp_path / "v.parquet", tmp_path / f"named.{layout}") == 0
+    assert run(mapping, tmp_path / f"named.{layout}", tmp_path / "back.parquet", "--inverse") == 0
+
+    assert pq.read_table(tmp_path / "back.parquet").to_pydict() == values.to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"id": ["a", "z"]}, "v.parquet: row 2: expected an ID of the mapping, got 'z'"),
+        ({"id": pa.array(["a", None])}, "v.parquet: expected an ID in each row, got none in 1"),
+        ({"id": [1.0]}, "v.parquet: expected texts or integers as IDs, got double"),
+        ({"id": [[1]]}, "v.parquet: cannot be read: Unsupported cast"),
+        ({"node": [1]}, "v.parquet: expected one column `id` and no `node`, got ['node']"),
+        ({"id": ["a"], "node": [1]}, "expected one column `id` and no `node`, got ['id', 'node']"),
+        ("id,x\na,1\nb\n", "v.csv: cannot be read: CSV parse error"),
+        ("key\na\n", "v.csv: expected one column `id` and no `node`, got ['key']"),
+        ("", "v.csv: cannot be read: Empty CSV file"),
+        (None, "v.csv: does not exist"),
+    ],
+)
+def test_ids_that_do_not_fit_are_refused(
+    tmp_path: Path, mapping: Path, capsys: pytest.CaptureFixture[str], values: object, expected: str
+) -> None:
+    """Exit code 65, one line, nothing is written; an ID that is none is named with its row, from 1."""
+    path = tmp_path / ("v.parquet" if isinstance(values, dict) else "v.csv")
+    if isinstance(values, dict):
+        pq.write_table(pa.table(values), path)
+    elif isinstance(values, str):
+        path.write_text(values)
+
+    assert run(mapping, path, tmp_path / "out.parquet", "--inverse") == 65
+
+    err = capsys.readouterr().err
+    assert expected in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@NEEDS_DUCKDB
+def test_the_page_finds_a_node_by_its_id(tmp_path: Path) -> None:
+    """The very lines of Python of docs/howto/tables.md."""
+    (lines,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/howto/tables.md").read_text(), re.S | re.M)
+    (tmp_path / "chunks/mapping").mkdir(parents=True)
+    known = pa.table({"id": ["bob@example.org", "ann@example.org"], "node": [0, 1]})
+    pq.write_table(known, tmp_path / "chunks/mapping/user.parquet")
+
+    argv = (sys.executable, "-c", f"{lines}print(found)")
+    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (ended.stdout, ended.stderr) == ("[(1,)]\n", "")
+
+
 def test_contradicting_flags_are_refused(
     tmp_path: Path, mapping: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,8 +206,10 @@ edges:
 
 @NEEDS_DUCKDB
 @NEEDS_MPI
-def test_csv_with_string_ids_goes_through_a_partition_and_its_values_come_back(tmp_path: Path) -> None:
-    """Chunk, partition, dispatch, verify; values in the order of the partition get the IDs of the csv."""
+def test_csv_with_string_ids_goes_through_a_partition_and_its_values_come_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Chunk, partition, dispatch, verify; numbers of the partition get the IDs of the csv, and these them."""
     rng = np.random.default_rng(0)
     ages = {f"user {at}": int(rng.integers(1, 99)) for at in rng.permutation(60)}
     (tmp_path / "users.csv").write_text("id,age\n" + "".join(f"{key},{age}\n" for key, age in ages.items()))
@@ -137,3 +232,16 @@ def test_csv_with_string_ids_goes_through_a_partition_and_its_values_come_back(t
     assert run(mapping, tmp_path / "values.npy", got, "--partition", f"{out}/shop.json") == 0
     found = pq.read_table(got).to_pydict()
     assert dict(zip(found["id"], found["value"], strict=True)) == ages
+
+    there = tmp_path / "there.csv"
+    assert run(mapping, got, there, "--inverse", "--partition", f"{out}/shop.json") == 0
+    back = pacsv.read_csv(there).to_pydict()
+    assert back["value"] == found["value"]
+    assert np.load(tmp_path / "values.npy")[back["node"]].tolist() == found["value"]
+    assert sorted(back["node"]) == list(range(60))
+    numbers = pq.read_table(mapping).slice(1)
+    pq.write_table(numbers, tmp_path / "user.parquet")
+    short = ("--inverse", "--partition", f"{out}/shop.json")
+    pq.write_table(numbers.select(["id"]), tmp_path / "ids.parquet")
+    assert run(tmp_path / "user.parquet", tmp_path / "ids.parquet", there, *short) == 65
+    assert "shop.json: user: expected 59 nodes, got 60" in capsys.readouterr().err

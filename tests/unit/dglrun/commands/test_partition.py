@@ -155,6 +155,46 @@ def test_flags_that_contradict_are_refused(
     assert expected in capsys.readouterr().err
 
 
+NOTE = "dglrun partition: note: --balance train has no effect with --backend"
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [("random", "each part gets its share of each type"), ("user", "the assignment is taken as it is")],
+)
+@pytest.mark.parametrize("words", ["train", "types,edges,train"])
+def test_a_back_end_that_does_not_balance_says_so_where_training_nodes_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str, why: str, words: str
+) -> None:
+    """One line, and the assignment is written: a graph need not even have masks."""
+    source = a_toy().write(tmp_path / "in")
+    mine = ("--assignment", str(source / "parts")) if backend == "user" else ()
+
+    code = partition(
+        source, tmp_path / "out", "--num-parts", "3", "--backend", backend, *mine, "--balance", words
+    )
+
+    err = capsys.readouterr().err
+    assert (code, err.count(NOTE)) == (0, 1)
+    assert f"{NOTE} {backend}: {why}\n" in err
+    assert assignment.load_meta(tmp_path / "out").method == backend
+
+
+@pytest.mark.parametrize("backend", ["random", "user", pytest.param("metis", marks=NEEDS_METIS)])
+@pytest.mark.parametrize("words", [(), ("--balance", "nodes"), ("--balance", "types,edges")])
+def test_of_other_words_no_back_end_says_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str, words: tuple[str, ...]
+) -> None:
+    """A job gives its `--partition-balance` to every back end."""
+    source = a_toy().write(tmp_path / "in")
+    mine = ("--assignment", str(source / "parts")) if backend == "user" else ()
+
+    code = partition(source, tmp_path / "out", "--num-parts", "3", "--backend", backend, *mine, *words)
+
+    assert code == 0
+    assert "note:" not in capsys.readouterr().err
+
+
 def test_an_absent_back_end_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

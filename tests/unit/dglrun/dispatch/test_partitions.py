@@ -16,10 +16,14 @@ from dglrun.dispatch import halo
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
 from dglrun.formats.dgl.arrays import StoredArray
+from dglrun.formats.dgl.folder import load_folder
 from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
 from dglrun.mpi import exchange
 from dglrun.mpi.collectives import SingleRank
+from dglrun.verify.keys import OriginalIds, read_assignment
+from dglrun.verify.part import PartChecks
+from dglrun.verify.source import SourceChecks, load_source
 from tests.support.heterographs import NaivePart, Toy, a_toy, naive, toys
 from tests.support.thread_ranks import ThreadRanks, on_ranks
 
@@ -59,6 +63,16 @@ def assert_features(path: Path, data: dict[str, dict[str, Any]], ids: dict[str, 
     assert set(found) == set(wanted)
     for name, rows in wanted.items():
         np.testing.assert_array_equal(found[name].rows(0, len(found[name])), rows)
+
+
+def problems(out: Path) -> list[str]:
+    """What `dglrun verify` finds in the parts, alone and against the graph beside them."""
+    source, alone, folder = out.with_name("in"), SingleRank(), load_folder(out / "toy.json")
+    found = [text for part in range(folder.parts) for text in PartChecks(folder, part).problems()]
+    graph = load_source(source, folder, alone)
+    keys = OriginalIds(folder, graph, alone)
+    assigned = read_assignment(source / "parts", graph, folder, alone)
+    return found + list(SourceChecks(folder, graph, keys, assigned, alone).problems())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -122,6 +136,22 @@ def test_a_part_with_twenty_times_the_edges_is_written_in_bounded_rounds(
     assert all(size <= 500 + 4 * row for size, row in came)
     for number, part in enumerate(parts):
         assert_part(out / f"part{number}", toy, part)
+    assert problems(out) == []
+
+
+def test_one_rank_writes_thousands_of_parts(tmp_path: Path) -> None:
+    """One or two nodes in each; their halo nodes and edges are checked against the graph."""
+    toy = a_toy(seed=5, nodes=(4000,), edges=(8000,), parts=3000)
+    toy = replace(toy, assignment={"n0": np.random.default_rng(5).permutation(4000) % 3000})
+
+    out = dispatched(toy, tmp_path, 1)
+
+    assert problems(out) == []
+    described = json.loads((out / "toy.json").read_text())
+    starts, ends = np.array(described["node_map"]["n0"]).T
+    assert described["num_parts"] == 3000
+    assert (ends - starts).tolist() == [2] * 1000 + [1] * 2000
+    assert len(list(out.glob("part*/graph.dgl"))) == 3000
 
 
 def test_the_json_names_ranges_without_gaps(tmp_path: Path) -> None:

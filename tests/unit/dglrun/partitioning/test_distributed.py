@@ -227,13 +227,17 @@ def test_an_agent_starts_the_ranks_instead_of_ssh(tmp_path: Path) -> None:
 @pytest.mark.mpi
 @NEEDS_MPI
 def test_workers_deal_out_at_random_what_one_process_does(tmp_path: Path) -> None:
-    """Mode DistParMETIS: the same assignment and the same score, without the rows of the graph."""
+    """Mode DistParMETIS: the same assignment and score, without rows; a flag without effect is told once."""
     graph = two_communities(tmp_path / "in")
     one = partition(tmp_path / "in", tmp_path / "one", "--backend", "random", "--num-parts", "2")
 
-    ended = partition(tmp_path / "in", tmp_path / "out", *over_two_pods(tmp_path, backend="random"))
+    ended = partition(
+        *(tmp_path / "in", tmp_path / "out"), *over_two_pods(tmp_path, backend="random"), "--balance", "train"
+    )
 
     assert (one.returncode, ended.returncode) == (0, 0), ended.stderr
+    told = "note: --balance train has no effect with --backend random: each part gets its share of each type"
+    assert (one.stderr.count("note:"), ended.stderr.count(told)) == (0, 1)
     alone, together = (assignment.load(tmp_path / name, graph) for name in ("one", "out"))
     assert all((alone[1][ntype] == together[1][ntype]).all() for ntype in graph.ntypes)
     assert together[0].details == {

@@ -134,14 +134,6 @@ def test_a_thousand_parts_hold_and_ask_for_their_halo_nodes_in_one_round(
     assert sum(asked) > 1000
 
 
-def test_three_thousand_parts_of_one_rank_hold(tmp_path: Path) -> None:
-    """Dispatched and verified within seconds: two nodes and four edges each."""
-    bare = Toy({"n": 6000}, {"n:r:n": np.arange(24000).reshape(-1, 2) * 7 % 6000}, {}, 3000)
-    toy = replace(bare, assignment={"n": np.arange(6000) % 3000})
-
-    assert problems(a_partition(tmp_path, toy, sums=True), 1) == []
-
-
 @pytest.mark.parametrize("name", ["orig_nids.dgl", "orig_eids.dgl"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_an_original_id_that_is_wrong_beyond_32_bits_is_found(tmp_path: Path, name: str, size: int) -> None:
