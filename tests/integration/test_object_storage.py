@@ -302,7 +302,8 @@ def test_each_rank_reads_its_share(
     times = 2 if layout == "csv" and not may_keep(whole) else 1
     for found in told.groups():
         assert int(found) == pytest.approx(times * whole / 2, rel=0.05)
-    assert way.passed == pytest.approx(times * whole, rel=0.05)
+    # Beside what they say, requests and TLS: 3 % for row groups of 640 kB.
+    assert way.passed == pytest.approx(sum(map(int, told.groups())), rel=0.05)
 
 
 def may_keep(size: int) -> bool:
