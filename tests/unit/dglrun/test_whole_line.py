@@ -49,7 +49,7 @@ FEW = settings(
     max_examples=max(2, settings().max_examples // 50),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a try takes seconds: no search for a smaller one
 )
-"""Two graphs for each back end in the gate, by another profile more; and one on eight ranks."""
+"""Two graphs for each back end in the gate, by another profile more."""
 FEWER = settings(FEW, max_examples=max(1, FEW.max_examples // 4))
 """For what starts processes."""
 
@@ -171,6 +171,8 @@ BACKENDS = {
     "kaminpar": pytest.param(by_command("kaminpar"), marks=NEEDS_KAMINPAR),
     "user": pytest.param(by_the_user),
     "parmetis-text": pytest.param(by_text),
+}
+ON_RANKS = {
     "random-on-ranks": pytest.param(by_ranks("random")),
     "user-on-ranks": pytest.param(by_the_user_on_ranks),
     "streaming": pytest.param(by_ranks("streaming")),
@@ -178,9 +180,8 @@ BACKENDS = {
 BY_MPI = {
     "zoltan": pytest.param(by_mpi("zoltan"), marks=NEEDS_ZOLTAN),
     "parmetis": pytest.param(by_mpi("parmetis"), marks=NEEDS_PARMETIS),
-    "pm_dglpart-pieces": pytest.param(by_pm_dglpart(3)),
-    "pm_dglpart-lists": pytest.param(by_pm_dglpart(5)),
 }
+PROGRAMS = {"pieces": by_pm_dglpart(3), "lists": by_pm_dglpart(5)}
 
 
 def nodes_of(graph: ChunkedGraph) -> Iterator[tuple[str, int]]:
@@ -225,17 +226,24 @@ ON_EIGHT = example(graph=of_eight(), parts=8, ranks=8, forms=FORMS_OF_EIGHT)
 @pytest.mark.parametrize("assign", BACKENDS.values(), ids=BACKENDS)
 @FEW
 @GRAPHS
-@ON_EIGHT
 def test_every_row_of_the_tables_is_loaded_by_dgl_once_under_its_id(
     loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
     """Nodes, edges, reverse edges, features, masks; whatever the formats, the ranks and the parts."""
     with line_of(graph, parts, ranks, forms) as line:
-        assign(line)
-        line.dispatch()
+        check(loader, assign, line, graph)
 
-        assert problems(line.folder / "out/g.json", ranks) == []
-        assert_same(graph.expected(), line.folder, loader.load(line.folder / "out/g.json"))
+
+@pytest.mark.parametrize("assign", ON_RANKS.values(), ids=ON_RANKS)
+@FEW
+@GRAPHS
+@ON_EIGHT
+def test_every_row_comes_through_a_back_end_on_ranks(
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
+) -> None:
+    """Mode DistParMETIS: of any number, and of eight."""
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
 
 
 @pytest.mark.mpi
@@ -249,11 +257,20 @@ def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
 ) -> None:
     """On ranks that mpirun starts, which takes seconds for each graph."""
     with line_of(graph, parts, ranks, forms) as line:
-        assign(line)
-        line.dispatch()
+        check(loader, assign, line, graph)
 
-        assert problems(line.folder / "out/g.json", ranks) == []
-        assert_same(graph.expected(), line.folder, loader.load(line.folder / "out/g.json"))
+
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("assign", PROGRAMS.values(), ids=PROGRAMS)
+@FEWER
+@given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
+def test_every_row_comes_through_either_program_named_pm_dglpart(
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
+) -> None:
+    """A stand-in with the files of each of the two."""
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
 
 
 # DGL leaves /proc/self/status open.
@@ -261,7 +278,6 @@ def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @FEW
 @GRAPHS
-@ON_EIGHT
 def test_every_row_comes_through_dgls_random_partition(
     loader: DglLoader, graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
@@ -285,6 +301,15 @@ def test_every_row_comes_through_dgls_metis(loader: DglLoader, parts: int, ranks
         run_python("-m", "dglrun.commands.dgl_api", *of_dgl_api(line), "--method", "metis")
 
         assert_source_kept(loader, line, of_eight())
+
+
+def check(loader: DglLoader, assign: Callable[[Line], None], line: Line, graph: UserGraph) -> None:
+    """Send a line's graph through the back end and dispatch, and hold what comes out against its tables."""
+    assign(line)
+    line.dispatch()
+
+    assert problems(line.folder / "out/g.json", line.ranks) == []
+    assert_same(graph.expected(), line.folder, loader.load(line.folder / "out/g.json"))
 
 
 def of_dgl_api(line: Line) -> tuple[str, ...]:
