@@ -1,7 +1,7 @@
 """SIGKILL of any rank at any stage: nobody is left, nothing half-written is seen, the next run makes it good.
 
 A rank ends itself by SIGKILL right before or after a call that belongs to the stage.
-`pytest --hypothesis-profile=long` on this file draws a hundred for each program.
+`pytest --hypothesis-profile=long` on this file draws fifty for each program.
 """
 
 import os
@@ -29,6 +29,9 @@ SOME = settings(
     max_examples=max(2, settings().max_examples // 50),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a try takes seconds: no search for a smaller one
 )
+
+FEWER = settings(SOME, max_examples=SOME.max_examples // 2)
+"""Where several programs share a test."""
 
 HOOK = """
 import importlib, os, signal
@@ -307,7 +310,7 @@ def test_every_rank_comes_through_every_stage(programs: Programs, program: str, 
 
 
 @pytest.mark.parametrize("program", ASSIGNING)
-@SOME
+@FEWER
 @given(data=st.data())
 def test_a_killed_partition_leaves_no_assignment_or_a_whole_one(
     programs: Programs, program: str, data: st.DataObject
@@ -317,7 +320,7 @@ def test_a_killed_partition_leaves_no_assignment_or_a_whole_one(
 
 
 @pytest.mark.parametrize("program", DISPATCHING)
-@SOME
+@FEWER
 @given(kill=kills("dispatch"))
 def test_a_killed_dispatch_leaves_no_partition_or_a_whole_one(
     programs: Programs, program: str, kill: Kill
