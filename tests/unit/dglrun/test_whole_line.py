@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from dglrun.commands import chunk, convert, ids, partition, partition_rank
+from dglrun.commands import chunk, convert, dgl_api, ids, partition, partition_rank, verify
 from dglrun.dispatch.pipeline import dispatch
 from dglrun.dispatch.source import Options
 from dglrun.formats import assignment
@@ -37,7 +38,8 @@ from tests.support.needs import (
     NEEDS_ZOLTAN,
 )
 from tests.support.thread_ranks import on_ranks
-from tests.support.user_tables import Row, UserGraph, user_graphs
+from tests.support.user_tables import Row, UserGraph, UserTable, user_graphs
+from tests.unit.dglrun.partitioning.builders import a_pm_dglpart
 from tests.unit.dglrun.partitioning.builders import partition as partition_by_mpi
 from tests.unit.dglrun.verify.test_distributed import problems
 
@@ -48,6 +50,18 @@ FEW = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a try takes seconds: no search for a smaller one
 )
 """Two graphs for each back end in the gate, by another profile more."""
+FEWER = settings(FEW, max_examples=max(1, FEW.max_examples // 4))
+"""For what starts processes."""
+
+
+@dataclass(frozen=True)
+class Forms:
+    """What a line is free to choose: files and format of the edges, formats and sums of the parts."""
+
+    files: int
+    edges: str
+    parts: tuple[str, ...]
+    sums: bool
 
 
 @dataclass(frozen=True)
@@ -57,11 +71,29 @@ class Line:
     folder: Path
     parts: int
     ranks: int
+    forms: Forms
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where a partitioner reads and writes, as flags."""
+        return ("--in-dir", str(self.folder / "in"), "--out-dir", str(self.folder / "in/parts"))
 
     def partition(self, *flags: str) -> None:
         """`dglrun partition` in this process."""
-        places = ("--in-dir", str(self.folder / "in"), "--out-dir", str(self.folder / "in/parts"))
-        assert run_command(partition, "partition", *places, "--num-parts", str(self.parts), *flags) == 0
+        assert run_command(partition, "partition", *self.places, "--num-parts", str(self.parts), *flags) == 0
+
+    def dispatch(self) -> None:
+        """On as many ranks, which are threads."""
+        wanted = Options(
+            in_dir=self.folder / "in",
+            partitions_dir=self.folder / "in/parts",
+            out_dir=self.folder / "out",
+            save_orig_nids=True,
+            save_orig_eids=True,
+            formats=self.forms.parts,
+            source_sums=self.forms.sums,
+        )
+        on_ranks(self.ranks, lambda ranks: dispatch(wanted, ranks, lambda _: None))
 
 
 def by_command(backend: str) -> Callable[[Line], None]:
@@ -73,10 +105,9 @@ def by_ranks(backend: str, *more: str) -> Callable[[Line], None]:
     """What each worker of DistParMETIS runs, on ranks that are threads."""
 
     def assign(line: Line) -> None:
-        argv = ("--in-dir", str(line.folder / "in"), "--out-dir", str(line.folder / "in/parts"))
         chosen = ("--metadata-filename", "metadata.json", "--backend", backend, "--seed", "7")
         weights = ("--num-parts", str(line.parts), "--balance", "types,edges", "--imbalance", "1.05")
-        args = partition_rank._parser().read([*argv, *chosen, *weights, *more])
+        args = partition_rank._parser().read([*line.places, *chosen, *weights, *more])
         on_ranks(line.ranks, lambda ranks: rank_main.run(ranks, args))  # type: ignore[arg-type]
 
     return assign
@@ -84,31 +115,37 @@ def by_ranks(backend: str, *more: str) -> Callable[[Line], None]:
 
 def by_mpi(backend: str) -> Callable[[Line], None]:
     """A library that talks to MPI itself."""
+    return lambda line: partitioned_by_mpi(line, backend)
 
-    def assign(line: Line) -> None:
-        flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", str(line.parts))
-        ranks = str(min(line.ranks, 3))
-        ended = partition_by_mpi(line.folder / "in", line.folder / "in/parts", *flags, "--ranks", ranks)
-        assert ended.returncode == 0, ended.stderr
 
-    return assign
+def by_pm_dglpart(arguments: int) -> Callable[[Line], None]:
+    """A stand-in for one of the two programs of this name."""
+    return lambda line: partitioned_by_mpi(line, "pm_dglpart", str(a_pm_dglpart(line.folder, arguments)))
+
+
+def partitioned_by_mpi(line: Line, backend: str, path: str = "") -> None:
+    """`dglrun partition` as a process of its own; `path` comes first on PATH."""
+    flags = ("--mode", "ParMETIS", "--backend", backend, "--num-parts", str(line.parts))
+    places, ranks = (line.folder / "in", line.folder / "in/parts"), ("--ranks", str(line.ranks))
+    ended = partition_by_mpi(*places, *flags, *ranks, path=path)
+    assert ended.returncode == 0, ended.stderr
 
 
 def by_the_user(line: Line) -> None:
-    """Files that somebody else has written, in any order of parts."""
+    """Files that somebody else has written."""
     line.partition("--backend", "user", "--assignment", brought(line))
 
 
 def by_the_user_on_ranks(line: Line) -> None:
-    """The same in mode DistParMETIS: each worker reads its share of them."""
+    """The same, each rank its share of every file."""
     by_ranks("user", "--assignment", brought(line))(line)
 
 
 def brought(line: Line) -> str:
-    """The folder of such files."""
+    """The folder of an assignment of the user's own, in any order of parts."""
     graph = ChunkedGraph.load(line.folder / "in")
-    parts = {t: (np.arange(n) * 5 % line.parts).astype(np.uint16) for t, n in nodes_of(graph)}
-    assignment.write(line.folder / "mine", graph, parts, assignment.AssignmentMeta(line.parts, "mine"))
+    mine = {t: (np.arange(n) * 5 % line.parts).astype(np.uint16) for t, n in nodes_of(graph)}
+    assignment.write(line.folder / "mine", graph, mine, assignment.AssignmentMeta(line.parts, "mine"))
     return str(line.folder / "mine")
 
 
@@ -125,8 +162,7 @@ def by_text(line: Line) -> None:
     of_all = [f"{node} {node * 3 % line.parts}\n" for node in range(sum(graph.num_nodes))]
     (line.folder / "part").write_text("".join(reversed(of_all)))
     chosen = ("--part-file", str(line.folder / "part"), "--num-parts", str(line.parts))
-    where = ("--in-dir", str(source), "--out-dir", str(source / "parts"))
-    assert run_command(convert, "convert", "from-part-file", *where, *chosen) == 0
+    assert run_command(convert, "convert", "from-part-file", *line.places, *chosen) == 0
 
 
 BACKENDS = {
@@ -135,11 +171,17 @@ BACKENDS = {
     "kaminpar": pytest.param(by_command("kaminpar"), marks=NEEDS_KAMINPAR),
     "user": pytest.param(by_the_user),
     "parmetis-text": pytest.param(by_text),
+}
+ON_RANKS = {
     "random-on-ranks": pytest.param(by_ranks("random")),
     "user-on-ranks": pytest.param(by_the_user_on_ranks),
     "streaming": pytest.param(by_ranks("streaming")),
 }
-ON_RANKS = {name: BACKENDS[name] for name in ("random-on-ranks", "user-on-ranks", "streaming")}
+BY_MPI = {
+    "zoltan": pytest.param(by_mpi("zoltan"), marks=NEEDS_ZOLTAN),
+    "parmetis": pytest.param(by_mpi("parmetis"), marks=NEEDS_PARMETIS),
+}
+PROGRAMS = {"pieces": by_pm_dglpart(3), "lists": by_pm_dglpart(5)}
 
 
 def nodes_of(graph: ChunkedGraph) -> Iterator[tuple[str, int]]:
@@ -154,100 +196,186 @@ def loader() -> Iterator[DglLoader]:
         yield found
 
 
-GRAPHS = given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 8), data=st.data())
+FORMS = st.builds(
+    Forms,
+    st.integers(1, 3),
+    st.sampled_from(("csv", "numpy", "parquet")),
+    st.sampled_from((("coo",), ("csc",), ("coo", "csr", "csc"))),
+    st.booleans(),
+)
+GRAPHS = given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=FORMS)
+
+
+def of_eight() -> UserGraph:
+    """A graph of which eight parts can have some of each type each, and eight ranks a share of each file."""
+    people = [
+        {"key": f"who {at}", "x": at / 4, "y": None if at % 3 else -1.0, "c": "ab"[at % 2], "split": "train"}
+        for at in range(40)
+    ]
+    likes = [{"s": f"who {at % 40}", "d": (at * 7 + at // 40) % 24 - 9, "w": at} for at in range(160)]
+    near = [{"s": at % 24 - 9, "d": (at * 5 + at // 24) % 24 - 9, "w": -at} for at in range(120)]
+    edges = {"t0:likes:t1": UserTable(likes, "parquet", 3), "t1:near:t1": UserTable(near, "csv", 2)}
+    nodes = {"t0": UserTable(people, "csv", 2)}
+    return UserGraph({"t0": "string", "t1": "integer"}, nodes, edges, {"t0:likes:t1"})
+
+
+FORMS_OF_EIGHT = Forms(3, "numpy", ("coo", "csc"), sums=True)
+ON_EIGHT = example(graph=of_eight(), parts=8, ranks=8, forms=FORMS_OF_EIGHT)
 
 
 @pytest.mark.parametrize("assign", BACKENDS.values(), ids=BACKENDS)
 @FEW
 @GRAPHS
 def test_every_row_of_the_tables_is_loaded_by_dgl_once_under_its_id(
-    loader: DglLoader,
-    assign: Callable[[Line], None],
-    graph: UserGraph,
-    parts: int,
-    ranks: int,
-    data: st.DataObject,
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
     """Nodes, edges, reverse edges, features, masks; whatever the formats, the ranks and the parts."""
-    check(loader, assign, graph, (parts, ranks), data)
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
 
 
 @pytest.mark.parametrize("assign", ON_RANKS.values(), ids=ON_RANKS)
-@settings(FEW, max_examples=max(1, FEW.max_examples // 4))
-@given(graph=user_graphs(), data=st.data())
-def test_every_row_comes_through_eight_ranks_that_are_processes(
-    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, data: st.DataObject
+@FEW
+@GRAPHS
+@ON_EIGHT
+def test_every_row_comes_through_a_back_end_on_ranks(
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
-    """`dglrun dispatch --ranks 8`, after an assignment and before a check on as many."""
-    check(loader, assign, graph, (8, 8), data, by_processes)
+    """Mode DistParMETIS: of any number, and of eight."""
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
 
 
 @pytest.mark.mpi
 @NEEDS_MPI
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param("zoltan", marks=NEEDS_ZOLTAN), pytest.param("parmetis", marks=NEEDS_PARMETIS)],
-)
-@settings(FEW, max_examples=max(1, FEW.max_examples // 4))
-@GRAPHS
+@pytest.mark.parametrize("assign", BY_MPI.values(), ids=BY_MPI)
+@FEWER
+@given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
+@ON_EIGHT
 def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
-    loader: DglLoader, backend: str, graph: UserGraph, parts: int, ranks: int, data: st.DataObject
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
     """On ranks that mpirun starts, which takes seconds for each graph."""
-    check(loader, by_mpi(backend), graph, (parts, ranks), data)
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
 
 
-def check(
-    loader: DglLoader,
-    assign: Callable[[Line], None],
-    graph: UserGraph,
-    numbers: tuple[int, int],
-    data: st.DataObject,
-    dispatching: Callable[[Line, Options], None] | None = None,
+@pytest.mark.mpi
+@NEEDS_MPI
+@pytest.mark.parametrize("assign", PROGRAMS.values(), ids=PROGRAMS)
+@FEWER
+@given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
+def test_every_row_comes_through_either_program_named_pm_dglpart(
+    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
-    """Send a graph through the line; `numbers` are those of parts and ranks."""
-    parts, ranks = numbers
+    """A stand-in with the files of each of the two."""
+    with line_of(graph, parts, ranks, forms) as line:
+        check(loader, assign, line, graph)
+
+
+# DGL leaves /proc/self/status open.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@FEW
+@GRAPHS
+def test_every_row_comes_through_dgls_random_partition(
+    loader: DglLoader, graph: UserGraph, parts: int, ranks: int, forms: Forms
+) -> None:
+    """Mode DGL-API, where one program assigns and writes."""
+    with line_of(graph, parts, ranks, forms) as line:
+        assert dgl_api.main([*of_dgl_api(line), "--method", "random"]) == 0
+
+        assert_source_kept(loader, line, graph)
+
+
+@FEWER
+@given(parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=FORMS)
+@example(parts=8, ranks=8, forms=FORMS_OF_EIGHT)
+def test_every_row_comes_through_dgls_metis(loader: DglLoader, parts: int, ranks: int, forms: Forms) -> None:
+    """The default of mode DGL-API.
+
+    On a graph without parallel edges: METIS, as DGL calls it (so does `dgl.metis_partition_assignment`),
+    writes behind its memory for some graphs of a few nodes that have them. So it has a process of its own.
+    """
+    with line_of(of_eight(), parts, ranks, forms) as line:
+        run_python("-m", "dglrun.commands.dgl_api", *of_dgl_api(line), "--method", "metis")
+
+        assert_source_kept(loader, line, of_eight())
+
+
+def check(loader: DglLoader, assign: Callable[[Line], None], line: Line, graph: UserGraph) -> None:
+    """Send a line's graph through the back end and dispatch, and hold what comes out against its tables."""
+    assign(line)
+    line.dispatch()
+
+    assert problems(line.folder / "out/g.json", line.ranks) == []
+    assert_same(graph.expected(), line.folder, loader.load(line.folder / "out/g.json"))
+
+
+def of_dgl_api(line: Line) -> tuple[str, ...]:
+    """What the program of mode DGL-API is told of a line."""
+    places = ("--in-dir", str(line.folder / "in"), "--out-dir", str(line.folder / "out"))
+    return (*places, "--num-parts", str(line.parts))
+
+
+def assert_source_kept(loader: DglLoader, line: Line, graph: UserGraph) -> None:
+    """Hold the parts against their source, as no assignment of them is left."""
+    part_config = line.folder / "out/g.json"
+    assert run_command(verify, "verify", str(part_config), "--in-dir", str(line.folder / "in")) == 0
+    assert problems(part_config, line.ranks, is_assigned=False) == []
+    assert_same(graph.expected(), line.folder, loader.load(part_config))
+
+
+VERIFY = """
+import sys
+from dglrun.mpi import mpirun
+program = (sys.executable, "-m", "mpi4py", "-m", "dglrun.commands.validate_parts", *sys.argv[2:])
+sys.exit(mpirun.run(mpirun.argv(mpirun.Job(program, int(sys.argv[1]))), 120))
+"""
+
+
+@pytest.mark.mpi
+@NEEDS_MPI
+def test_every_row_comes_through_real_processes_on_eight_ranks(loader: DglLoader) -> None:
+    """Dispatch forks its ranks, mpirun starts those that verify, by the sums of dispatch or not."""
+    graph = of_eight()
+    with line_of(graph, 8, 8, FORMS_OF_EIGHT) as line:
+        by_command("random")(line)
+        out, numbers = line.folder / "out", line.folder / "numbers.json"
+        read = ("--in-dir", str(line.folder / "in"), "--partitions-dir", str(line.folder / "in/parts"))
+        kept = ("--save-orig-nids", "--save-orig-eids", "--source-sums", "--graph-formats", "coo,csc")
+
+        done = run_python("-m", "dglrun", "dispatch", *read, "--out-dir", str(out), "--ranks", "8", *kept)
+
+        assert "graphs written" in done
+        written = ("--json", str(numbers), "--limit", str(1 << 30))
+        for how, against in (("auto", "what dispatch read of the source"), ("always", "the source")):
+            verified = run_python("-c", VERIFY, "8", str(out / "g.json"), *read, *written, "--verify", how)
+            assert f"8 parts: verified against {against}" in verified
+            found = json.loads(numbers.read_text())
+            assert (found["numParts"], found["verified"]) == (8, True)
+            numbers.unlink()
+        assert_same(graph.expected(), line.folder, loader.load(out / "g.json"))
+
+
+def run_python(*argv: str) -> str:
+    """What a process says that ends well."""
+    done = subprocess.run(
+        (sys.executable, *argv), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def line_of(graph: UserGraph, parts: int, ranks: int, forms: Forms) -> Iterator[Line]:
+    """A line of which the chunked graph is there; of no more parts than it has nodes."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        made = ("--out-dir", str(folder / "in"), "--files", str(data.draw(st.integers(1, 3))))
-        layout = ("--edge-format", data.draw(st.sampled_from(("csv", "numpy", "parquet"))))
-        assert run_command(chunk, "chunk", "--config", str(graph.write(folder)), *made, *layout) == 0
+        made = ("--out-dir", str(folder / "in"), "--files", str(forms.files), "--edge-format", forms.edges)
+        assert run_command(chunk, "chunk", "--config", str(graph.write(folder)), *made) == 0
         nodes = sum(ChunkedGraph.load(folder / "in").num_nodes)
-        line = Line(folder, min(parts, nodes), ranks)
-
-        assign(line)
-        (dispatching or by_threads)(line, options(line, data))
-
-        assert problems(folder / "out/g.json", ranks) == []
-        assert_same(graph.expected(), folder, loader.load(folder / "out/g.json"))
-
-
-def options(line: Line, data: st.DataObject) -> Options:
-    """In drawn formats, with or without the sums of what was read."""
-    formats = data.draw(st.sampled_from((("coo",), ("csc",), ("coo", "csr", "csc"))))
-    sums = data.draw(st.booleans())
-    places = line.folder / "in", line.folder / "in/parts", line.folder / "out"
-    return Options(*places, save_orig_nids=True, save_orig_eids=True, formats=formats, source_sums=sums)
-
-
-def by_threads(line: Line, wanted: Options) -> None:
-    """Dispatch on ranks that are threads."""
-    on_ranks(line.ranks, lambda ranks: dispatch(wanted, ranks, lambda _: None))
-
-
-def by_processes(line: Line, wanted: Options) -> None:
-    """Dispatch by the command, which forks its ranks."""
-    where = {
-        "--in-dir": wanted.in_dir,
-        "--partitions-dir": wanted.partitions_dir,
-        "--out-dir": wanted.out_dir,
-    }
-    chosen = ("--graph-formats", ",".join(wanted.formats), *(["--source-sums"] if wanted.source_sums else []))
-    words = (sys.executable, "-m", "dglrun", "dispatch", "--ranks", str(line.ranks), *chosen)
-    saved = ("--save-orig-nids", "--save-orig-eids")
-    flags = [str(word) for pair in where.items() for word in pair]
-    ended = subprocess.run((*words, *saved, *flags), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+        yield Line(folder, min(parts, nodes), ranks, forms)
 
 
 def assert_same(expected: Row, folder: Path, parts: list[Row]) -> None:

@@ -1,10 +1,14 @@
 """Numbers of nodes and edges beyond 32 bits: files with holes, and IDs as they are in graphs of that size."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dglrun.arrays import Ints, share
@@ -13,7 +17,7 @@ from dglrun.dispatch.edges import EdgeRun
 from dglrun.dispatch.node_map import Nodes, NodeShare, ShardedNodeMap
 from dglrun.dispatch.write_partition import PartGraph
 from dglrun.formats.assignment_shares import read_share
-from dglrun.formats.chunked import read
+from dglrun.formats.chunked import read, write
 from dglrun.formats.chunked.table import FileSpec
 from dglrun.formats.dgl.arrays import ArraySpec, FormatError
 from dglrun.formats.dgl.graphs import read_graph
@@ -21,6 +25,9 @@ from dglrun.formats.dgl.partition_book import Ranges
 from dglrun.formats.dgl.tensors import read_tensors, tensor_file
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning import random_partition
+from dglrun.partitioning.distributed import edge_cut
+from dglrun.partitioning.distributed.vertex_distribution import CyclicDistribution
+from dglrun.partitioning.partition_quality import PartitionQuality
 from tests.support.thread_ranks import ThreadRanks, on_ranks
 
 WIDE = (1 << 32) + 1000
@@ -119,6 +126,68 @@ def test_a_part_beyond_32_bits_is_written_with_its_halo(tmp_path: Path, formats:
     assert graph.formats["coo"]["dst"].rows(0, 4).tolist() == [0, 1, 1, 4]
     assert graph.edge_fields["_ID"].rows(0, 4).tolist() == [(1 << 33) + at for at in range(4)]
     assert read_tensors(tmp_path / "orig_eids.dgl")["a:r:b"].rows(0, 4).tolist() == rows.tolist()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A distribution of some nodes in the midst of a wide graph, as its tables of all would not fit here."""
+
+    first: int
+    nodes: CyclicDistribution
+
+    def locate(self, ids: Ints) -> tuple[Ints, Ints]:
+        return self.nodes.locate(ids - self.first)
+
+    def ids(self, rank: int) -> Ints:
+        return self.nodes.ids(rank) + self.first
+
+
+@given(
+    edges=st.lists(st.tuples(*[st.integers(0, 9)] * 2), min_size=1, max_size=30),
+    back=st.lists(st.tuples(*[st.integers(0, 9)] * 2), max_size=30),
+    size=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=20)
+def test_an_assignment_of_nodes_beyond_32_bits_is_scored(
+    edges: list[tuple[int, int]], back: list[tuple[int, int]], size: int, seed: int
+) -> None:
+    """Ten nodes at the end of one type, ten at the begin of the next: like these edges in a small graph."""
+    ends = np.array(edges).reshape(-1, 2), np.array(back, np.int64).reshape(-1, 2)
+    wide, parts = (1 << 32) + (1 << 31), np.random.default_rng(seed).integers(0, 3, 20).astype(np.uint16)
+    shift = np.array([wide - 10, 0])
+
+    def score(count: int, pairs: Sequence[Ints], first: int) -> list[PartitionQuality]:
+        named = dict(zip(("a:r:b", "b:s:a"), pairs, strict=True))
+        with TemporaryDirectory() as folder:
+            graph = write.graph(Path(folder), "g", {"a": count, "b": count}, named, layout="numpy", files=2)
+            nodes: Any = Stretch(first, CyclicDistribution.of(20, size))
+            found = on_ranks(
+                size,
+                lambda ranks: edge_cut.measure_by_input(
+                    ranks, graph, nodes, parts[ranks.rank :: size], 3, block_rows=7
+                ),
+            )
+        return found
+
+    of_wide = score(wide, (ends[0] + shift, ends[1] + shift[::-1]), wide - 10)
+    small = score(10, ends, 0)
+
+    assert [each.details(("a", "b")) for each in of_wide] == [each.details(("a", "b")) for each in small]
+    cut = sum(int(parts[src] != parts[10 + dst]) for src, dst in edges)
+    assert small[0].cut == cut + sum(int(parts[10 + src] != parts[dst]) for src, dst in back)
+
+
+@given(owners=st.integers(1 << 30, 1 << 31), more=st.integers(0, 5), rank=st.integers(0, (1 << 30) - 1))
+@example(owners=1 << 30, more=3, rank=(1 << 30) - 1)
+def test_nodes_beyond_32_bits_are_located_at_their_owner(owners: int, more: int, rank: int) -> None:
+    """Node r + n * owners is number n of rank r, with a division and with a shift."""
+    nodes = CyclicDistribution((4 * owners) + more, owners)
+
+    found = nodes.locate(nodes.ids(rank))
+
+    assert [each.tolist() for each in found] == [[rank] * nodes.size(rank), list(range(nodes.size(rank)))]
+    assert nodes.size(rank) == 4 + (rank < more)
 
 
 def test_rows_of_a_part_beyond_32_bits_are_put_and_read(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """SIGKILL of any rank at any stage: nobody is left, nothing half-written is seen, the next run makes it good.
 
 A rank ends itself by SIGKILL right before or after a call that belongs to the stage.
-`pytest --hypothesis-profile=long` on this file draws a hundred for each program.
+`pytest --hypothesis-profile=long` on this file draws fifty for each program.
 """
 
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.daemons import running
 from tests.support.heterographs import a_toy
-from tests.support.needs import NEEDS_MPI
+from tests.support.needs import NEEDS_MPI, NEEDS_ZOLTAN
 from tests.support.wait import wait_for
 
 pytestmark = [pytest.mark.mpi, NEEDS_MPI]
@@ -29,10 +30,13 @@ SOME = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a try takes seconds: no search for a smaller one
 )
 
-DIES = """
+FEWER = settings(SOME, max_examples=SOME.max_examples // 2)
+"""Where several programs share a test."""
+
+HOOK = """
 import importlib, os, signal
 
-def end_at(place, call, when):
+def follow(place, before, after):
     module, _, names = place.partition(":")
     owner = importlib.import_module(module)
     *path, name = names.split(".")
@@ -40,22 +44,35 @@ def end_at(place, call, when):
         owner = getattr(owner, each)
     work, seen = getattr(owner, name), 0
 
-    def killing(*args, **more):
+    def followed(*args, **more):
         nonlocal seen
         seen += 1
-        if seen == call and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+        call = seen
+        before(call)
         found = work(*args, **more)
-        if seen == call:
-            os.kill(os.getpid(), signal.SIGKILL)
+        after(call)
         return found
 
-    setattr(owner, name, killing)
+    setattr(owner, name, followed)
+
+def end_at(chosen):
+    if chosen == int(os.environ["KILL_CALL"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def tell(text=""):
+    with open(f"{os.environ['RANKS_SEEN']}/{os.getpid()}", "a") as file:
+        file.write(text)
+
+def pass_by(call):
+    pass
 
 def be_a_rank(number):
-    open(f"{os.environ['RANKS_SEEN']}/{os.getpid()}", "w").close()
-    if number == int(os.environ["KILL_RANK"]):
-        end_at(os.environ["KILL_PLACE"], int(os.environ["KILL_CALL"]), os.environ["KILL_WHEN"])
+    tell()
+    for place in os.environ.get("COUNT_PLACES", "").split():
+        follow(place, lambda call, place=place: tell(place + "\\n"), pass_by)
+    if number == int(os.environ.get("KILL_RANK", -1)):
+        sides = (end_at, pass_by) if os.environ["KILL_WHEN"] == "before" else (pass_by, end_at)
+        follow(os.environ["KILL_PLACE"], *sides)
 
 if "OMPI_COMM_WORLD_RANK" in os.environ and "RANKS_SEEN" in os.environ:
     be_a_rank(int(os.environ["OMPI_COMM_WORLD_RANK"]))
@@ -69,16 +86,40 @@ elif os.environ.get("RANKS_FORKED"):
 """
 
 _ASSIGN = "dglrun.partitioning.distributed"
+_BEGUN = {"input checked": (f"{_ASSIGN}.rank_main:_graph", 1)}
+_LOADED = {
+    "edges exchanged": (f"{_ASSIGN}.distributed_csr:_exchange", 1),
+    "rows built": ("dglrun.partitioning.csr:build", 1),
+}
+_SCORED = {"scored": (f"{_ASSIGN}.edge_cut:measure", 1)}
+_WRITTEN = {
+    "assignment written": (f"{_ASSIGN}.gather_assignment:_write_stretches", 1),
+    "assignment published": (f"{_ASSIGN}.gather_assignment:write", 1),
+}
 PLACES = {
-    "partition": {
-        "input checked": (f"{_ASSIGN}.rank_main:_graph", 1),
-        "edges exchanged": (f"{_ASSIGN}.distributed_csr:_exchange", 1),
-        "rows built": ("dglrun.partitioning.csr:build", 1),
+    "streaming": {
+        **_BEGUN,
+        **_LOADED,
         "first pass": (f"{_ASSIGN}.streaming:_Stream.run", 1),
         "third pass": (f"{_ASSIGN}.streaming:_Stream.run", 3),
-        "scored": (f"{_ASSIGN}.edge_cut:measure", 1),
-        "assignment written": (f"{_ASSIGN}.gather_assignment:_write_stretches", 1),
-        "assignment published": (f"{_ASSIGN}.gather_assignment:write", 1),
+        **_SCORED,
+        **_WRITTEN,
+    },
+    "random": {
+        **_BEGUN,
+        "parts drawn": (f"{_ASSIGN}.without_edges:random_parts", 1),
+        "nodes sent to their owners": (f"{_ASSIGN}.without_edges:to_owners", 1),
+        "parts of ends asked for": (f"{_ASSIGN}.edge_cut:ask_owners", 1),
+        "scored": (f"{_ASSIGN}.edge_cut:measure_by_input", 1),
+        **_WRITTEN,
+    },
+    "zoltan": {
+        **_BEGUN,
+        **_LOADED,
+        "library called": (f"{_ASSIGN}.zoltan:Zoltan._run", 1),
+        "asked by the library": (f"{_ASSIGN}.zoltan:_neighbours", 1),
+        **_SCORED,
+        **_WRITTEN,
     },
     "dispatch": {
         "assignment read": ("dglrun.dispatch.node_map:read_nodes", 1),
@@ -106,6 +147,13 @@ PLACES = {
         "measured": ("dglrun.report.measure:measure", 1),
     },
 }
+"""By program: a function of each stage, and which of its calls belongs to it."""
+PLACES["dispatch by mpirun"] = PLACES["dispatch"]
+ASSIGNING = [
+    pytest.param(name, marks=NEEDS_ZOLTAN if name == "zoltan" else ())
+    for name in ("streaming", "random", "zoltan")
+]
+DISPATCHING = ["dispatch", "dispatch by mpirun"]
 
 
 @dataclass(frozen=True)
@@ -120,9 +168,15 @@ class Kill:
         """What the ranks are told."""
         place, call = PLACES[program][self.stage]
         told = {"KILL_PLACE": place, "KILL_CALL": str(call), "KILL_WHEN": self.when}
-        path, forked = f"{seen.parent}:{ROOT}", "yes" if program == "dispatch" else ""
-        where = {"RANKS_SEEN": str(seen), "RANKS_FORKED": forked, "PYTHONPATH": path}
-        return {**told, "KILL_RANK": str(self.rank), **where}
+        return {**told, "KILL_RANK": str(self.rank), **hooked(program, seen)}
+
+
+def hooked(program: str, seen: Path) -> dict[str, str]:
+    """Let each rank load the hook, and leave a file in `seen`."""
+    seen.mkdir(parents=True)
+    (seen.parent / "sitecustomize.py").write_text(HOOK)
+    forked = "yes" if program == "dispatch" else ""
+    return {"RANKS_SEEN": str(seen), "RANKS_FORKED": forked, "PYTHONPATH": f"{seen.parent}:{ROOT}"}
 
 
 def kills(program: str) -> st.SearchStrategy[Kill]:
@@ -131,27 +185,41 @@ def kills(program: str) -> st.SearchStrategy[Kill]:
     return st.builds(Kill, st.integers(0, RANKS - 1), st.sampled_from(list(PLACES[program])), sides)
 
 
-VERIFY = """
+BY_MPIRUN = f"""
 import sys
 from dglrun.mpi import mpirun
-program = (sys.executable, "-m", "mpi4py", "-m", "dglrun.commands.validate_parts", *sys.argv[1:])
-sys.exit(mpirun.run(mpirun.argv(mpirun.Job(program, 3)), 120))
+program = (sys.executable, "-m", "mpi4py", "-m", *sys.argv[1:])
+sys.exit(mpirun.run(mpirun.argv(mpirun.Job(program, {RANKS})), 120))
 """
-MARKS = {"partition": "partition_meta.json", "dispatch": "toy.json", "verify": "numbers.json"}
+MARKS = {
+    **dict.fromkeys(("streaming", "random", "zoltan"), "partition_meta.json"),
+    **dict.fromkeys(DISPATCHING, "toy.json"),
+    "verify": "numbers.json",
+}
 """The file without which readers take an output for none."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """The three programs of one graph, whose files all runs share.
+    """The programs of one graph, whose files all runs share.
 
     Attributes:
         source: The chunked graph; its assignment is in `parts`.
-        whole: By program: the output of a run in which nothing happens.
+        whole: By program that was asked for: the output of a run in which nothing happens.
     """
 
     source: Path
     whole: dict[str, dict[str, bytes]]
+
+    def output(self, program: str) -> dict[str, bytes]:
+        """What a program leaves if nothing happens; runs it once."""
+        if program not in self.whole:
+            out = self.source.with_name(program)
+            out.mkdir()
+            ended = self.run(program, out)
+            assert ended.returncode == 0, ended.stderr
+            self.whole[program] = visible(program, out)
+        return self.whole[program]
 
     def run(self, program: str, out: Path, **env: str) -> "subprocess.CompletedProcess[str]":
         """Run a program on its ranks to its end."""
@@ -162,29 +230,28 @@ class Programs:
 
     def _words(self, program: str, out: Path) -> tuple[str, ...]:
         where: tuple[str, ...] = ("--in-dir", str(self.source))
+        parts = ("--partitions-dir", str(self.source / "parts"))
+        to, ranks, count = ("--out-dir", str(out)), ("--ranks", str(RANKS)), ("--num-parts", str(RANKS))
+        saved = ("--save-orig-nids", "--save-orig-eids", "--source-sums")
         if program == "verify":
+            self.output("dispatch")
+            made = str(self.source.with_name("dispatch") / "toy.json")
             chosen = ("--verify", "auto", "--limit", "0", "--json", str(out / "numbers.json"))
-            parts = ("--partitions-dir", str(self.source / "parts"))
-            return (
-                "-c",
-                VERIFY,
-                str(self.source.with_name("dispatch") / "toy.json"),
-                *where,
-                *parts,
-                *chosen,
-            )
-        where = (program, *where, "--out-dir", str(out), "--ranks", str(RANKS))
+            return ("-c", BY_MPIRUN, "dglrun.commands.validate_parts", made, *where, *parts, *chosen)
         if program == "dispatch":
-            saved = ("--save-orig-nids", "--save-orig-eids", "--source-sums")
-            return ("-m", "dglrun", *where, "--partitions-dir", str(self.source / "parts"), *saved)
-        chosen = ("--mode", "ParMETIS", "--backend", "streaming", "--num-parts", str(RANKS))
-        return ("-m", "dglrun", *where, *chosen)
+            return ("-m", "dglrun", "dispatch", *where, *to, *ranks, *parts, *saved)
+        if program == "dispatch by mpirun":
+            return ("-c", BY_MPIRUN, "dglrun.commands.dispatch_rank", *where, *to, *parts, *saved)
+        if program == "random":  # on ranks in mode DistParMETIS only
+            drawn = ("--metadata-filename", "metadata.json", "--backend", "random", "--seed", "1")
+            even = ("--balance", "types", "--imbalance", "1.05")
+            return ("-c", BY_MPIRUN, "dglrun.commands.partition_rank", *where, *to, *count, *drawn, *even)
+        mode = ("--mode", "ParMETIS", "--backend", program)
+        return ("-m", "dglrun", "partition", *where, *to, *ranks, *count, *mode)
 
     def killed(self, program: str, out: Path, kill: Kill) -> "subprocess.CompletedProcess[str]":
         """Run a program in which one rank ends; no process of it is left."""
         seen = out.with_name("hook") / "seen"
-        seen.mkdir(parents=True)
-        (seen.parent / "sitecustomize.py").write_text(DIES)
         ended = self.run(program, out, **kill.environment(program, seen))
         pids = [int(path.name) for path in seen.iterdir()]
         assert len(pids) == RANKS, ended.stderr
@@ -202,20 +269,14 @@ def visible(program: str, out: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    """Each program has run once."""
+    """Each program runs once before it is killed."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    found = Programs(a_toy(1, (30, 20, 12), (90, 60, 60), RANKS).write(folder / "in", chunks=2), {})
-    for program in ("dispatch", "partition", "verify"):
-        out = folder / program
-        out.mkdir()
-        ended = found.run(program, out)
-        assert ended.returncode == 0, ended.stderr
-        found.whole[program] = visible(program, out)
-    return found
+    return Programs(a_toy(1, (30, 20, 12), (90, 60, 60), RANKS).write(folder / "in", chunks=2), {})
 
 
 def check(programs: Programs, program: str, kill: Kill) -> None:
     """Kill one rank, look at what is left, and run once more."""
+    whole = programs.output(program)
     with TemporaryDirectory() as name:
         out = Path(name) / "out"
         out.mkdir()
@@ -225,25 +286,47 @@ def check(programs: Programs, program: str, kill: Kill) -> None:
         assert ended.returncode == 137, ended.stderr
         by_mpirun = rf"process rank {kill.rank} .*signal 9 \(Killed\)"
         assert re.search(rf"rank {kill.rank} was ended by SIGKILL|{by_mpirun}", ended.stderr, re.DOTALL)
-        assert visible(program, out) in ({}, programs.whole[program])
+        assert visible(program, out) in ({}, whole)
         again = programs.run(program, out)
         assert again.returncode == 0, again.stderr
-        assert visible(program, out) == programs.whole[program]
+        assert visible(program, out) == whole
         assert not list(out.glob(".dglrun-*"))
 
 
-@SOME
-@given(kill=kills("partition"))
-def test_a_killed_partition_leaves_no_assignment_or_a_whole_one(programs: Programs, kill: Kill) -> None:
-    """Streaming on three ranks: the next run makes the same one."""
-    check(programs, "partition", kill)
+@pytest.mark.parametrize("program", [*ASSIGNING, *DISPATCHING, "verify"])
+def test_every_rank_comes_through_every_stage(programs: Programs, program: str, tmp_path: Path) -> None:
+    """Else a kill there would never happen: each function is called as often, where the hook sees it."""
+    seen, places = tmp_path / "hook/seen", PLACES[program].values()
+    (tmp_path / "out").mkdir()
+    counted = {"COUNT_PLACES": " ".join({place for place, _ in places})}
+
+    ended = programs.run(program, tmp_path / "out", **counted, **hooked(program, seen))
+
+    assert ended.returncode == 0, ended.stderr
+    calls = [Counter(path.read_text().split()) for path in seen.iterdir()]
+    assert len(calls) == RANKS
+    for stage, (place, call) in PLACES[program].items():
+        assert min(of_rank[place] for of_rank in calls) >= call, stage
 
 
-@SOME
+@pytest.mark.parametrize("program", ASSIGNING)
+@FEWER
+@given(data=st.data())
+def test_a_killed_partition_leaves_no_assignment_or_a_whole_one(
+    programs: Programs, program: str, data: st.DataObject
+) -> None:
+    """On three ranks: the next run makes the same one."""
+    check(programs, program, data.draw(kills(program)))
+
+
+@pytest.mark.parametrize("program", DISPATCHING)
+@FEWER
 @given(kill=kills("dispatch"))
-def test_a_killed_dispatch_leaves_no_partition_or_a_whole_one(programs: Programs, kill: Kill) -> None:
+def test_a_killed_dispatch_leaves_no_partition_or_a_whole_one(
+    programs: Programs, program: str, kill: Kill
+) -> None:
     """From reading the assignment until the leftovers are removed; the next run takes up what is finished."""
-    check(programs, "dispatch", kill)
+    check(programs, program, kill)
 
 
 @SOME

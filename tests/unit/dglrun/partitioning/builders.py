@@ -11,6 +11,25 @@ from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 
 ROOT = Path(__file__).parents[4]
+PM_DGLPART = """#!{python}
+import glob, os, sys
+if len(sys.argv) != {arguments}:
+    print("usage:", sys.argv[0]); sys.exit(0)
+if int(os.environ["OMPI_COMM_WORLD_RANK"]):
+    sys.exit(0)
+names = ["graph_nodes.txt"] if {arguments} == 3 else [line.split()[0] for line in open(sys.argv[3])]
+nodes = [line.split() for name in names for line in open(name)]
+size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+parts = int(sys.argv[2]) * (size if {arguments} == 3 else 1)
+if {arguments} == 3:
+    for part in range(parts):
+        with open(f"p{{part:03}}-graph_nodes.txt", "w") as file:
+            file.writelines(f"{{n}} {{' '.join(w)}}\\n" for n, w in enumerate(nodes) if n % parts == part)
+else:
+    assert len(open(sys.argv[3]).readlines()) == len(open(sys.argv[4]).readlines()) == size
+    with open(f"graph_part.{{parts}}", "w") as file:
+        file.writelines(f"{{n}} {{n % parts}}\\n" for n in reversed(range(len(nodes))))
+"""
 
 
 def partition(
@@ -22,6 +41,17 @@ def partition(
     return subprocess.run(
         (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def a_pm_dglpart(folder: Path, arguments: int) -> Path:
+    """A stand-in for the program that takes so many words, its own name among them; returns its folder.
+
+    Node n of all is of part n % parts.
+    """
+    program = folder / "pm_dglpart"
+    program.write_text(PM_DGLPART.format(python=sys.executable, arguments=arguments))
+    program.chmod(0o755)
+    return folder
 
 
 def two_communities(folder: Path, layout: str = "csv") -> ChunkedGraph:

@@ -39,8 +39,14 @@ def total(sums: list[dict[str, Hashes]]) -> dict[str, Hashes]:
     return {name: np.sum([each[name] for each in sums], axis=0, dtype=np.uint64) for name in sums[0]}
 
 
-def problems(json_path: Path, size: int) -> list[str]:
-    """What `size` ranks find, all the same; by the sums of dispatch where it has left them."""
+def problems(json_path: Path, size: int, *, is_assigned: bool = True) -> list[str]:
+    """What `size` ranks find, all the same; by the sums of dispatch where it has left them.
+
+    Args:
+        json_path: The partition, beside its source `in`.
+        size: How many ranks.
+        is_assigned: Whether `in/parts` has the assignment; else the parts are not held against one.
+    """
 
     def check(ranks: Ranks) -> list[str]:
         source = json_path.parents[1] / "in"
@@ -52,7 +58,7 @@ def problems(json_path: Path, size: int) -> list[str]:
             if local := [text for texts in ranks.gather(found) for text in texts]:
                 return local
             graph = load_source(source, folder, ranks)
-            assigned = read_assignment(source / "parts", graph, folder, ranks)
+            assigned = read_assignment(source / "parts", graph, folder, ranks) if is_assigned else None
             keys = OriginalIds(folder, graph, ranks)
             sums = source_sums.read(ranks, json_path.parent, graph, source / "metadata.json")
             own = [PartEdgeSums(folder, part, keys) for part in mine]

@@ -9,12 +9,16 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dglrun.mpi import mpirun
+from tests.cluster.daemons import running
 from tests.support.dglrun_pods import ROOT, Done, Pods
 from tests.support.heterographs import Toy
 from tests.support.wait import read_until, wait_for
@@ -326,6 +330,63 @@ def test_workers_keep_their_parts_and_take_them_again(workers: Pods) -> None:
     quality = workers.quality()
     assert quality
     assert (quality["method"], quality["verified"]) == ("zoltan", True)
+
+
+RANKS = """
+import os, socket, sys, time
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+open(f"{sys.argv[1]}/{socket.gethostname()}.{os.getpid()}", "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("killed", ["launcher", "mpirun"])
+def test_sigkill_leaves_no_rank_on_any_worker(workers: Pods, killed: str) -> None:
+    """The kernel tells mpirun of the launcher's end; of mpirun's own the daemons on the workers learn."""
+    seen = workers.root / "ranks"
+    seen.mkdir()
+    with ranks_on_workers(workers, seen) as launcher:
+        ranks = wait_for("two ranks on each worker", lambda: four(seen), 120)
+        assert Counter(path.stem for path in ranks) == dict.fromkeys(workers.names, 2)
+        (child,) = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        pids = [int(child), *(int(path.suffix[1:]) for path in ranks)]
+        assert set(pids) <= set(workers.processes())
+
+        os.kill(launcher.pid if killed == "launcher" else int(child), signal.SIGKILL)
+
+        assert launcher.wait(60) == (-signal.SIGKILL if killed == "launcher" else 128 + signal.SIGKILL)
+        wait_for("the end of all ranks, daemons and mpirun", lambda: not workers.processes(), 60)
+        assert not any(map(running, pids))
+    assert segments(workers) == []
+
+
+def four(folder: Path) -> list[Path] | None:
+    """Its files, if they are four."""
+    found = list(folder.iterdir())
+    return found if len(found) == 4 else None
+
+
+@contextlib.contextmanager
+def ranks_on_workers(workers: Pods, seen: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A launcher's process whose mpirun has two ranks on each worker, which leave a file each and wait."""
+    remote = mpirun.Remote(workers.names, str(workers.root / "kubexec.sh"), f"{SUBNET}.0/24", slots=2)
+    program = (sys.executable, "-m", "mpi4py", "-c", RANKS, str(seen))
+    job = mpirun.Job(program, 4, remote, cwd=str(workers.root / "ws"))
+    hostfile = workers.root / "mpi_hosts"
+    hostfile.write_text(mpirun.hostfile(remote))
+    script = (
+        f"import sys; from dglrun.mpi import mpirun; sys.exit(mpirun.run({mpirun.argv(job, hostfile)}, 500))"
+    )
+    started = subprocess.Popen(
+        (sys.executable, "-c", script), cwd=workers.launcher, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        yield started
+    finally:
+        started.terminate()  # one that is just killed leaves the end of mpirun to the kernel
+        started.wait(60)
 
 
 def with_a_lost_worker(workers: Pods, uid: str, *more: str) -> str:
