@@ -9,6 +9,7 @@ that was forgotten.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dglrun.partitioning.distributed.streaming import PASSES
 from tests.support.measured import TABLES, Table
 
 MACHINES = 64
@@ -19,11 +20,16 @@ _VALUES = 64
 """float32 values of each node, as in the dispatch that is measured with features."""
 _ASSIGNED = 44
 """Millions of edges of the graphs in the table `assign`."""
-_PASSES = 13
-"""Of streaming at most, see `streaming.py`."""
 _HALF_EDGE, _CONSTRAINTS = 16, 2
 """Bytes of the rows for each half-edge; constraints of 8 bytes for each own node."""
 _GIGABIT = 10
+_GROWTH = ("40,000,000", "80,000,000")
+_TARGETS = (
+    ("4,000,000 / 80,000,000 / 0", "2, 2"),
+    ("4,000,000 / 400,000,000 / 0", "2, 2"),
+    ("4,000,000 / 40,000,000 / 64", "2, 2"),
+)
+"""Graphs without features, the larger of which tells what an edge costs, and one with them, of one run."""
 Cells = list[str]
 Tables = Mapping[str, list[Cells]]
 
@@ -95,8 +101,8 @@ def _bytes(costs: Costs, edges: float, nodes: float) -> Iterator[Cells]:
     kinds = f"{_HALF_EDGE} bytes for each half-edge, 1 for each node, 8 for each constraint of an own node"
     yield ["assignment: memory", kinds, f"{of_rows:.1f} + {every:.1f} + {of_own:.1f} GB"]
     yield ["dispatch: memory", f"{costs.held:.1f} bytes for each edge", f"{costs.held * edges / 1e3:.1f} GB"]
-    received = _PASSES * every
-    passes = f"1 byte for each node of the graph in each of at most {_PASSES} passes"
+    received = PASSES * every
+    passes = f"1 byte for each node of the graph in each of at most {PASSES} passes"
     yield [
         "assignment: network",
         passes,
@@ -123,15 +129,6 @@ def _costs(tables: Tables) -> Costs:
         written=(output[1] - output[0]) * 2**20 / 20e6,
         checking=float(checked[5]) / 20,
     )
-
-
-_GROWTH = ("40,000,000", "80,000,000")
-_TARGETS = (
-    ("4,000,000 / 80,000,000 / 0", "2, 2"),
-    ("4,000,000 / 400,000,000 / 0", "2, 2"),
-    ("4,000,000 / 40,000,000 / 64", "2, 2"),
-)
-"""Graphs without features, the larger of which tells what an edge costs, and one with them, of one run."""
 
 
 def _row(tables: Tables, name: str, *cells: str) -> Cells:

@@ -204,9 +204,8 @@ def row(cells: Iterable[object]) -> str:
 
 def block(table: Table, rows: Sequence[Sequence[object]], note: str = "") -> str:
     """A table with its comments, and the line that says when, where and at which commit it was measured."""
-    said = f"{circumstances()}{' ' if note else ''}{note}"
-    if table.rests_on:
-        said = f"Computed from the tables {', '.join(table.rests_on)}."
+    computed = f"Computed from the tables {', '.join(table.rests_on)}."
+    said = computed if table.rests_on else f"{circumstances()}{' ' if note else ''}{note}"
     lines = [table.begin, said, "", table.head, *map(row, rows)]
     return "\n".join([*lines, table.end])
 
