@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> None:
     with output_folder.locked(args.out_dir):
         earlier_parts.refuse_overwriting(args.out_dir, source.name, (name,), args.num_parts)
     check.check_counts(source)
+    if note := _without_effect(args):
+        print(note, file=sys.stderr, flush=True)
     # Beside the parts a job's script may keep data of its own.
     owned = partial(earlier_parts.owned, graph_name=source.name)
     with output_folder.replacing(args.out_dir, owned, (name,), among_others=True) as draft:
@@ -75,6 +77,15 @@ def run(args: argparse.Namespace) -> None:
             _write(args, source, assigned, draft)
         remove_stale_ranks(args.out_dir, ())  # of a dispatch that was killed, which would go on with them
         earlier_parts.forget(args.out_dir)
+
+
+def _without_effect(args: argparse.Namespace) -> str:
+    """What the user is told who asks for balance where chance gives it; else empty."""
+    asked = {"--balance-train": args.balance_train, "--balance-edges": args.balance_edges}
+    given = " and ".join(flag for flag, is_given in asked.items() if is_given)
+    if not given or args.method != "random":
+        return ""
+    return f"dglrun: note: {given}: no effect with --method random: each part gets its share by chance"
 
 
 def _assign(args: argparse.Namespace, source: ChunkedGraph, folder: Path) -> None:

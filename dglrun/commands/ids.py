@@ -231,10 +231,10 @@ def _within(numbers: Ints, limit: int, what: str) -> Ints:
     """The numbers, seen to be below a limit.
 
     Raises:
-        DataError: one is not.
+        DataError: one is not; it names the row, from 1.
     """
     if len(wrong := np.flatnonzero((numbers < 0) | (numbers >= limit))):
-        raise DataError(f"{what}: row {wrong[0]}: expected 0 to {limit - 1}, got {numbers[wrong[0]]}")
+        raise DataError(f"{what}: row {wrong[0] + 1}: expected 0 to {limit - 1}, got {numbers[wrong[0]]}")
     return numbers
 
 

@@ -98,7 +98,7 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
 
 def _balance(text: str) -> str:
     try:
-        Balance.parse(text.split(","))
+        Balance.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
@@ -191,7 +191,7 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
     with elapsed.showing("dglrun partition: checking the files"):
         check.check_counts(graph)
     details: dict[str, Any] = {}
-    if note := without_effect(backend, Balance.parse(args.balance.split(","))):
+    if note := without_effect(backend, Balance.parse(args.balance)):
         print(note, file=sys.stderr, flush=True)
     if backend == "random":
         parts = serial.random_parts(graph, args.num_parts, args.seed)
@@ -207,7 +207,7 @@ def _in_process(args: argparse.Namespace, backend: str) -> int:
 
 def _by_library(args: argparse.Namespace, graph: ChunkedGraph, backend: str) -> tuple[dict[str, Parts], str]:
     """Parts by METIS or KaMinPar, and the library's name."""
-    balance = Balance.parse(args.balance.split(","))
+    balance = Balance.parse(args.balance)
     with elapsed.showing(f"dglrun partition: {backend}"):
         if backend == "metis":
             return serial.metis_parts(graph, args.num_parts, args.seed, balance, args.imbalance)

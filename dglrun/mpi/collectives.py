@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from dglrun.arrays import Array
+from dglrun.arrays import Array, Ints
 from dglrun.errors import BackendMissingError, DataError
 from dglrun.mpi.mpirun import WORLD_SIZE
 from dglrun.mpi.watchdog import Watchdog
@@ -315,7 +315,21 @@ def _require_world(size: int, library: str) -> None:
         )
 
 
-# --- agreement on errors and on the end of streams
+# --- what is made of the collectives: sums, agreement on errors and on the end of streams
+
+
+def add_up(ranks: Ranks, own: Ints) -> Ints:
+    """The sum of the ranks' numbers on every rank, element by element; collective.
+
+    Args:
+        ranks: The processes.
+        own: This rank's: integers of any shape, the same on every rank.
+
+    Returns:
+        int64, shape of `own`.
+    """
+    found: Ints = np.sum(ranks.gather(own), axis=0, dtype=np.int64)
+    return found
 
 
 def say_once(ranks: Ranks, text: str) -> None:

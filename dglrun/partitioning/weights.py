@@ -35,13 +35,13 @@ class Balance:
     train: bool = False
 
     @staticmethod
-    def parse(words: Iterable[str]) -> "Balance":
-        """Read `nodes`, `types`, `edges` and `train`.
+    def parse(text: str) -> "Balance":
+        """Read `nodes`, `types`, `edges` and `train`, with commas between them.
 
         Raises:
             ValueError: another word.
         """
-        found = set(words)
+        found = set(text.split(","))
         if unknown := found - {"nodes", "types", "edges", "train"}:
             raise ValueError(f"expected nodes, types, edges or train, got {sorted(unknown)[0]!r}")
         return Balance("types" in found, "edges" in found, "train" in found)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dglrun.arrays import Ints, NDArray
 from dglrun.errors import DataError
-from dglrun.mpi.collectives import MpiRanks
+from dglrun.mpi.collectives import MpiRanks, add_up
 from dglrun.partitioning.csr import Csr
 from dglrun.partitioning.weights import Floats, Weights
 
@@ -72,7 +72,7 @@ def refuse_overflow(ranks: MpiRanks, name: str, problem: PartitionProblem) -> No
         DataError: too many half-edges on a rank, or weight in all.
     """
     largest = max(int(problem.rows.xadj[-1]), int(problem.starts[-1]))
-    weight = int(np.sum(ranks.gather(problem.weights.sum(axis=0)), axis=0).max())
+    weight = int(add_up(ranks, problem.weights.sum(axis=0)).max())
     if max(worst := max(ranks.gather(largest)), weight) > INT32_MAX:
         raise DataError(
             f"back end {name} counts in 32 bits, at most {INT32_MAX}; here a rank has {worst} half-edges and "

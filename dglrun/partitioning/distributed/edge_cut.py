@@ -6,7 +6,7 @@ from dglrun.arrays import Ints, share
 from dglrun.formats.assignment import Parts
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
-from dglrun.mpi.collectives import Ranks, in_rounds
+from dglrun.mpi.collectives import Ranks, add_up, in_rounds
 from dglrun.mpi.exchange import ask_owners, rows_at_once
 from dglrun.mpi.shared_index import index_tables
 from dglrun.partitioning.csr import Csr
@@ -77,8 +77,8 @@ def _added(
     nodes = np.bincount(types * num_parts + parts, minlength=num_types * num_parts)
     return PartitionQuality(
         sum(ranks.gather(cut)),
-        np.sum(ranks.gather(edges), axis=0),
-        np.sum(ranks.gather(nodes.astype(np.int64)), axis=0).reshape(shape),
+        add_up(ranks, edges),
+        add_up(ranks, nodes).reshape(shape),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dglrun.arrays import Array, Ints
-from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.collectives import Ranks, add_up
 from dglrun.partitioning.distributed.stream_order import Chances
 from dglrun.partitioning.weights import Floats, Weights
 
@@ -77,8 +77,7 @@ class PartLoads:
 
     def total(self, own: Ints) -> Ints:
         """The sum over all ranks; collective. int64, shape (parts, constraints)."""
-        found: Ints = np.sum(self._ranks.gather(own), axis=0, dtype=np.int64)
-        return found
+        return add_up(self._ranks, own)
 
     def limit(self, widening: float) -> Array:
         """The load that a part may have at a tolerance so much wider: float64, shape (constraints,)."""

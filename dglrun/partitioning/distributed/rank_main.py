@@ -18,7 +18,7 @@ from dglrun.formats.chunked import check
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.id_map import IdMap
 from dglrun.mpi import read_from_storage, shared_folder
-from dglrun.mpi.collectives import AgreedError, MpiRanks, run_on_all_ranks, say_once
+from dglrun.mpi.collectives import AgreedError, MpiRanks, add_up, run_on_all_ranks, say_once
 from dglrun.mpi.shared_folder import Members
 from dglrun.partitioning import ON_WORKERS, training_nodes, weights
 from dglrun.partitioning.csr import MAX_NODES, Csr
@@ -100,7 +100,7 @@ def _without_edges(
 ) -> tuple[Parts, dict[str, Any]]:
     """Parts of this rank's nodes, and the details for the metadata."""
     details: dict[str, Any] = {"mpi": ranks.library, "ranks": ranks.size}
-    note = weights.without_effect(args.backend, weights.Balance.parse(args.balance.split(",")))
+    note = weights.without_effect(args.backend, weights.Balance.parse(args.balance))
     if note and ranks.rank == 0:
         print(note, file=sys.stderr, flush=True)
     if args.backend == "random":
@@ -123,7 +123,7 @@ def _by_edges(
 ) -> tuple[Parts, dict[str, Any]]:
     """Parts of this rank's nodes by a back end that gets the rows, and the details for the metadata."""
     graph, nodes = source
-    balance = weights.Balance.parse(args.balance.split(","))
+    balance = weights.Balance.parse(args.balance)
     train = training_mask.of_own(ranks, graph, nodes) if balance.train else None
     rows = distributed_csr.rows(ranks, graph, nodes, args.block_rows)
     clock.lap("load")
@@ -175,7 +175,7 @@ def pose(
         own: This rank's nodes.
         args: From dglrun.commands.partition_rank.
     """
-    balance = weights.Balance.parse(args.balance.split(","))
+    balance = weights.Balance.parse(args.balance)
     in_degree = own.rows.in_degree
     if backend.single:
         training = sum(ranks.gather(0 if own.train is None else int(np.count_nonzero(own.train))))
@@ -184,7 +184,7 @@ def pose(
     else:
         columns = weights.type_columns(graph.num_nodes, balance)
         loads = weights.multi(columns, own.types, in_degree, own.train, balance)
-    totals = np.sum(ranks.gather(loads.sum(axis=0)), axis=0)
+    totals = add_up(ranks, loads.sum(axis=0))
     largest = np.max(ranks.gather(loads.max(axis=0, initial=0)), axis=0)
     bounds = weights.tolerances(totals, largest, args.num_parts, args.imbalance)
     starts = CyclicDistribution.of(sum(graph.num_nodes), ranks.size).starts

@@ -18,7 +18,7 @@ import numpy as np
 
 from dglrun.arrays import Array, Ints, NDArray, spans
 from dglrun.formats.dgl.partition_book import part_dtype
-from dglrun.mpi.collectives import Ranks
+from dglrun.mpi.collectives import Ranks, add_up
 from dglrun.partitioning.distributed import part_loads, stream_choice
 from dglrun.partitioning.distributed.backend import PartitionProblem
 from dglrun.partitioning.distributed.part_loads import Kinds, PartLoads
@@ -77,7 +77,7 @@ class _Stream:
         nodes = int(problem.starts[-1])
         self.order = StreamOrder.of(nodes, problem.seed)
         self._kinds = Kinds.find(problem.weights)
-        totals = np.sum(ranks.gather(problem.weights.sum(axis=0)), axis=0)
+        totals = add_up(ranks, problem.weights.sum(axis=0))
         self._loads = PartLoads(ranks, totals, problem.bounds, problem.num_parts)
         # The part after the last one stands for "none yet".
         self._parts = np.full(nodes, self._num_parts, part_dtype(self._num_parts + 1))
@@ -127,7 +127,7 @@ class _Stream:
         Chance can leave parts of small graphs empty, which jobs cannot use. Every rank knows all parts and
         finds the same; collective. Each counts its own: numpy counts in 8 bytes for each node.
         """
-        counts = np.sum(self._ranks.gather(np.bincount(self.own_parts(), minlength=self._num_parts)), axis=0)
+        counts = add_up(self._ranks, np.bincount(self.own_parts(), minlength=self._num_parts))
         for part in np.flatnonzero(counts == 0).tolist():
             fullest = int(counts.argmax())
             if counts[fullest] < 2:  # fewer nodes than parts

@@ -139,6 +139,17 @@ def test_balancing_training_nodes_needs_a_mask(tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "out").exists()
 
 
+def test_balance_has_no_effect_on_random(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which is said, once, and of METIS is not."""
+    balance = ("--balance-train", "--balance-edges")
+
+    for method in ("random", "metis"):
+        assert partition(a_source(tmp_path), tmp_path / method, 2, "--method", method, *balance) == 0
+
+    told = "--balance-train and --balance-edges: no effect with --method random"
+    assert capsys.readouterr().err.count(told) == 1
+
+
 @pytest.mark.parametrize(("more", "columns"), [((), 2), (("--balance-train",), 3), (("--balance-edges",), 4)])
 def test_what_shall_be_balanced_reaches_dgl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], columns: int

@@ -60,10 +60,10 @@ def test_some_nodes_get_their_ids_in_the_order_of_the_nodes(tmp_path: Path, mapp
     ("values", "expected"),
     [
         (np.zeros(2), "v.npy: expected a row for each of 3 nodes, got 2"),
-        (np.zeros(4), "v.npy: node: row 3: expected 0 to 2, got 3"),
+        (np.zeros(4), "v.npy: node: row 4: expected 0 to 2, got 3"),
         (np.zeros((3, 1, 1)), "v.npy: expected numbers of shape (nodes,) or (nodes, k)"),
-        ({"node": [3]}, "v.parquet: node: row 0: expected 0 to 2, got 3"),
-        ({"node": [-1]}, "v.parquet: node: row 0: expected 0 to 2, got -1"),
+        ({"node": [3]}, "v.parquet: node: row 1: expected 0 to 2, got 3"),
+        ({"node": [-1]}, "v.parquet: node: row 1: expected 0 to 2, got -1"),
         ({"node": ["a"]}, "v.parquet: expected one integer column `node`"),
         ({"nid": [1]}, "v.parquet: expected one integer column `node`, got ['nid']"),
         ({"node": [0], "id": [1]}, "v.parquet: expected no column `id`"),

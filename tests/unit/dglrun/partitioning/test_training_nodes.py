@@ -72,7 +72,7 @@ def test_training_nodes_are_spread_over_the_parts(tmp_path: Path, backend: str, 
     training = training_nodes.mask(graph, 0, 400)
     largest = {}
     for words in ("nodes", "nodes,train"):
-        balance = weights.Balance.parse(words.split(","))
+        balance = weights.Balance.parse(words)
         if backend == "metis":
             parts, _ = serial.metis_parts(graph, 2, 1, balance, 1.05)
         else:

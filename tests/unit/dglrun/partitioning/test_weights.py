@@ -33,7 +33,7 @@ def test_bounds_leave_room_for_what_cannot_be_even() -> None:
 
 def test_training_nodes_have_a_column_of_their_own() -> None:
     """Beside type and degree; in a single weight they are half of all."""
-    balance = weights.Balance.parse(["types", "edges", "train"])
+    balance = weights.Balance.parse("types,edges,train")
     train, degrees = np.array([True, False, False, True]), np.array([1, 2, 0, 3])
 
     many = weights.multi(weights.type_columns([4], balance), np.zeros(4, np.int64), degrees, train, balance)
