@@ -1,7 +1,7 @@
 """Dispatch beside its targets: `python -m tests.benchmarks.tables dispatch-targets`.
 
 Beside `cp` of its input and output, both read from memory and both on the disk at the end; eight ranks beside
-two, the cheapest of three runs of each; 400M edges beside 80M. CPU seconds and memory are robust; compare
+two and 400M edges beside 80M, of each the cheapest of three runs. CPU seconds and memory are robust; compare
 wall times on an idle machine. The largest takes 20 GB of disk.
 """
 
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,13 +27,13 @@ def rows(folder: Path | None) -> Iterator[list[str]]:
     """Rows of the table `dispatch-targets`; inputs and outputs are made in `folder`."""
     for parts in (2, 64):
         yield from beside_copy(replace(WITH_FEATURES, parts=parts), folder)
-    few, many = on_ranks(folder)
+    few, many = in_turn([replace(WITH_FEATURES, parts=MANY, files=ranks) for ranks in (FEW, MANY)], folder)
     yield cells("dispatch", few)
     ratios = (
         f"{many.cpu / few.cpu:.2f} of the CPU on {FEW} ranks, {many.user / few.user:.2f} of the user time"
     )
     yield cells("dispatch", many, ratios, "1.3")
-    less, more = (run(replace(EDGES_ALONE, edges=edges), folder) for edges in (80_000_000, 400_000_000))
+    less, more = in_turn([replace(EDGES_ALONE, edges=edges) for edges in (80_000_000, 400_000_000)], folder)
     yield cells("dispatch", less)
     times = more.size.edges / less.size.edges
     growth, of_user = more.cpu / less.cpu / times, more.user / less.user / times
@@ -83,23 +83,16 @@ def gib(folders: tuple[Path, ...]) -> float:
     return sum(path.stat().st_size for each in folders for path in each.rglob("*") if path.is_file()) / 2**30
 
 
-def on_ranks(folder: Path | None) -> list[Run]:
-    """The same on few ranks and on many, the cheapest run of each."""
+def in_turn(sizes: Sequence[Size], folder: Path | None) -> list[Run]:
+    """Dispatch each input some times: of each the cheapest run."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        sizes = [replace(WITH_FEATURES, parts=MANY, files=ranks) for ranks in (FEW, MANY)]
-        sources = {size: generate(size, Path(made) / f"{size.files}-ranks" / "in") for size in sizes}
+        sources = {size: generate(size, Path(made) / str(at) / "in") for at, size in enumerate(sizes)}
         found = cheapest(sizes, lambda size: ours(size, sources[size], sources[size].parent), _cpu, REPEAT)
     return [found[size] for size in sizes]
 
 
 def _cpu(found: Run) -> float:
     return found.cpu
-
-
-def run(size: Size, folder: Path | None) -> Run:
-    """Generate, dispatch, verify."""
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        return ours(size, generate(size, Path(made) / "in"), Path(made))
 
 
 def cells(what: str, found: Run, measured: str = "", target: str = "") -> list[str]:
