@@ -11,7 +11,6 @@ KUBECONFIG as `python -m tests.cluster env` says): what needs more is killed, an
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -30,6 +29,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from dglrun.arrays import Ints
+from tests.benchmarks import rusage
 from tests.support import measured
 
 _BLOCK = 1 << 20
@@ -105,15 +105,15 @@ def run(config: Path, out: Path) -> list[str]:
     """Chunk once: wall, CPU, peak memory, and the disk that it needed at most."""
     command = (sys.executable, "-m", "dglrun", "chunk", "--config", str(config), "--out-dir", str(out))
     note, began, most = out.with_name("rusage"), time.monotonic(), 0
-    with subprocess.Popen((sys.executable, "-m", "tests.benchmarks.rusage", str(note), *command)) as child:
+    with subprocess.Popen((*rusage.noting(note), *command)) as child:
         while child.poll() is None:
             most = max(most, _size(out))
             time.sleep(1)
     if child.returncode:
         raise SystemExit(child.returncode)
-    wall, used = time.monotonic() - began, json.loads(note.with_name("rusage.0").read_text())
+    wall, used = time.monotonic() - began, rusage.used(note)
     size = f"{most / 2**20:.0f}"
-    return [f"{wall:.1f} / {used['cpu']:.1f}", f"{used['rss_mib']:.0f}", size, f"{_size(out) / 2**20:.0f}"]
+    return [f"{wall:.1f} / {used.cpu:.1f}", f"{used.rss:.0f}", size, f"{_size(out) / 2**20:.0f}"]
 
 
 def _size(folder: Path) -> int:

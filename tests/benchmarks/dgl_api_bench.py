@@ -10,7 +10,6 @@ BENCH_FOLDER names a folder with room, else /tmp.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import partition_graphs
+from tests.benchmarks import partition_graphs, rusage
 from tests.support import measured
 
 NODES, EDGES, PARTS = 500_000, 5_000_000, 4
@@ -67,13 +66,13 @@ def run(commands: Sequence[Command], folder: Path) -> Used:
     used, note = [], folder / "rusage"
     for command in commands:
         began = time.monotonic()
-        argv = (sys.executable, "-m", "tests.benchmarks.rusage", str(note), sys.executable, "-m", *command)
+        argv = (*rusage.noting(note), sys.executable, "-m", *command)
         with (folder / "log").open("wb") as log:
             code = subprocess.call(argv, stdout=log, stderr=subprocess.STDOUT, env=_ENV)
         if code:
             raise SystemExit((folder / "log").read_text())
-        found = json.loads(note.with_name("rusage.0").read_text())
-        used.append(Used(time.monotonic() - began, found["cpu"], found["rss_mib"]))
+        found = rusage.used(note)
+        used.append(Used(time.monotonic() - began, found.cpu, found.rss))
     return Used(sum(u.wall for u in used), sum(u.cpu for u in used), max(u.peak for u in used))
 
 

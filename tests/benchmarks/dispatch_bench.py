@@ -10,7 +10,6 @@ an idle machine only.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.formats.dgl.folder import load_folder
@@ -29,6 +28,7 @@ from dglrun.mpi.collectives import SingleRank
 from dglrun.verify.keys import OriginalIds
 from dglrun.verify.part import PartChecks
 from dglrun.verify.source import SourceChecks
+from tests.benchmarks import rusage
 from tests.benchmarks.dispatch_data import Size, generate
 from tests.support.compiled import COMPILED, compile_modules
 from tests.support.measured import TABLES, row
@@ -76,14 +76,6 @@ class Run:
         costs = (f"{self.cpu:.1f}", f"{self.wall:.1f}", f"{self.rss:.0f}", f"{self.output:.0f}")
         bound = f"{100 * self.rss / (1.2 * self.output + 0.7 * 1024):.0f} %"
         return [self.program, shape, size.format, f"{size.files}, {size.parts}", *costs, bound]
-
-
-class Used(NamedTuple):
-    """CPU seconds of all ranks, of them the user seconds, and the peak memory of the largest in MiB."""
-
-    cpu: float
-    user: float
-    rss: float
 
 
 def main(argv: list[str]) -> int:
@@ -151,7 +143,7 @@ def ours(size: Size, source: Path, folder: Path) -> Run:
 def by_dglrun(size: Size, source: Path, out: Path) -> float:
     """Dispatch by dglrun on as many ranks as the input has files; returns the seconds."""
     words = (sys.executable, "-m", "dglrun", "dispatch", *dispatch_flags(source, out))
-    return seconds((*rusage(usage(out)), *words, "--ranks", str(size.files)))
+    return seconds((*rusage.noting(usage(out)), *words, "--ranks", str(size.files)))
 
 
 def dispatch_flags(source: Path, out: Path) -> tuple[str, ...]:
@@ -176,7 +168,7 @@ def by_mpirun(
     Returns:
         The seconds.
     """
-    program = (*rusage(noted), sys.executable, "-m", module, *map(str, argv))
+    program = (*rusage.noting(noted), sys.executable, "-m", module, *map(str, argv))
     job = mpirun.Job(program, size.files, cwd=str(ROOT), env={**mpirun.RANK_ENV, **(env or {})})
     return seconds(mpirun.argv(job) if size.files > 1 else program, job.env)
 
@@ -207,13 +199,6 @@ def usage(out: Path) -> Path:
     return out.with_name(f"{out.name}.usage")
 
 
-def used(noted: Path) -> Used:
-    """What the ranks have used that noted it here."""
-    found = [json.loads(path.read_text()) for path in noted.parent.glob(f"{noted.name}.*")]
-    user, system = (sum(rank[kind] for rank in found) for kind in ("user", "system"))
-    return Used(user + system, user, max(rank["rss_mib"] for rank in found))
-
-
 def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> Run:
     """Dispatch by DGL's pipeline, its ranks started without ssh."""
     out = folder / "theirs"
@@ -232,7 +217,7 @@ def theirs(size: Size, source: Path, folder: Path, args: argparse.Namespace) -> 
         "--process-group-timeout": 1800,
     }
     words = [str(word) for pair in flags.items() for word in pair]
-    rank = (*rusage(usage(out)), str(args.dgl_python), str(script))
+    rank = (*rusage.noting(usage(out)), str(args.dgl_python), str(script))
     command = (*rank, *words, "--save-orig-nids", "--save-orig-eids")
     started = time.monotonic()
     ranks = [
@@ -259,15 +244,10 @@ def environment(rank: int, tools: Path) -> dict[str, str]:
     }
 
 
-def rusage(file: Path) -> tuple[str, ...]:
-    """The wrapper that measures one rank."""
-    return (sys.executable, "-m", "tests.benchmarks.rusage", str(file))
-
-
 def finish(program: str, size: Size, source: Path, json_path: Path, wall: float) -> Run:
     """Verify the output, read what was measured, make room."""
     verify(source, json_path)
-    spent = used(usage(json_path.parent))
+    spent = rusage.used(usage(json_path.parent))
     written = sum(path.stat().st_size for path in json_path.parent.rglob("*") if path.is_file())
     shutil.rmtree(json_path.parent)
     return Run(program, size, spent.cpu, spent.user, wall, spent.rss, written / size.files / MIB)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dglrun.mpi import mpirun
-from tests.benchmarks import dispatch_bench
-from tests.benchmarks.dispatch_bench import REPEAT, by_mpirun, cheapest, dispatch_flags, usage, used
+from tests.benchmarks import dispatch_bench, rusage
+from tests.benchmarks.dispatch_bench import REPEAT, by_mpirun, cheapest, dispatch_flags, usage
 from tests.benchmarks.dispatch_data import Size, generate
 from tests.support.measured import TABLES, row
 
@@ -57,7 +57,7 @@ def measure(size: Size, folder: Path | None, repeat: int = REPEAT) -> Iterator[l
 
 
 def _spent(noted: Path, wall: float) -> Spent:
-    found = used(noted)
+    found = rusage.used(noted)
     return Spent(found.cpu, found.user, found.rss, wall)
 
 
