@@ -154,7 +154,7 @@ TABLES = {
             "reference/partition.md",
             f"{_BENCHMARK} plan",
             ("What", "Measured", "Of a rank"),
-            ("assign", "dispatch-growth", "dispatch-targets", "verify"),
+            ("assign", "dispatch-growth", "dispatch-targets", "verify", "chunk-large"),
         ),
         Table(
             "agents", "reference/figures.md", f"{_BENCHMARK} agents", ("What", "Measured", "Target")
