@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dglrun.partitioning.distributed.streaming import PASSES
+from tests.support import measured
 from tests.support.measured import TABLES, Table
 
 MACHINES = 64
@@ -20,6 +21,8 @@ _VALUES = 64
 """float32 values of each node, as in the dispatch that is measured with features."""
 _ASSIGNED = 44
 """Millions of edges of the graphs in the table `assign`."""
+_CHUNKED = 100
+"""Millions of edges of the tables in the table `chunk-large`."""
 _HALF_EDGE, _CONSTRAINTS = 16, 2
 """Bytes of the rows for each half-edge; constraints of 8 bytes for each own node."""
 _GIGABIT = 10
@@ -45,6 +48,8 @@ class Costs:
         held: Bytes of memory for each edge that a rank holds.
         written: Bytes of output for each edge.
         checking: CPU seconds of the check for each million edges, their nodes and features included.
+        joining: CPU seconds of `dglrun chunk --config` for each million edges of tables with string IDs.
+        joined: Bytes of disk that this takes at most, for each edge.
     """
 
     assigning: float
@@ -53,6 +58,8 @@ class Costs:
     held: float
     written: float
     checking: float
+    joining: float
+    joined: float
 
 
 def read(table: Table) -> list[Cells]:
@@ -60,7 +67,7 @@ def read(table: Table) -> list[Cells]:
     page = table.path.read_text()
     block = page[page.index(table.begin) : page.index(table.end)]
     lines = [line for line in block.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [measured.cells(line) for line in lines]
 
 
 def rows(tables: Tables | None = None) -> Iterator[Cells]:
@@ -78,6 +85,7 @@ def rows(tables: Tables | None = None) -> Iterator[Cells]:
     edges, nodes = MILLION_EDGES / MACHINES, MILLION_NODES / MACHINES
     yield from _seconds(costs, edges, nodes)
     yield from _bytes(costs, edges, nodes)
+    yield from _on_one_machine(costs)
 
 
 def _seconds(costs: Costs, edges: float, nodes: float) -> Iterator[Cells]:
@@ -112,6 +120,14 @@ def _bytes(costs: Costs, edges: float, nodes: float) -> Iterator[Cells]:
     yield ["output: disk", kinds, f"{costs.written * edges / 1e3:.1f} + {4 * _VALUES * nodes / 1e3:.1f} GB"]
 
 
+def _on_one_machine(costs: Costs) -> Iterator[Cells]:
+    """What a chunked graph takes, if it is made of tables with string IDs; no ranks share that."""
+    hours, terabytes = costs.joining * MILLION_EDGES / 3600, costs.joined * MILLION_EDGES / 1e6
+    by_edge = f"{costs.joining:.2f} CPU s for each million edges, {costs.joined:.0f} bytes for each edge"
+    one_machine = f"on one machine {hours:.1f} h, {terabytes:.1f} TB"
+    yield ["before: tables with string IDs, CPU and disk", by_edge, one_machine]
+
+
 def _costs(tables: Tables) -> Costs:
     assigned = _row(tables, "assign", "communities", str(MACHINES), "streaming, 4 ranks")
     growth = [_row(tables, "dispatch-growth", "dglrun", f"4,000,000 / {edges} / 0") for edges in _GROWTH]
@@ -120,6 +136,7 @@ def _costs(tables: Tables) -> Costs:
     checked = _row(
         tables, "verify", "2,000,000 / 20,000,000 / 64", "parquet", "2", "count and verify by sums"
     )
+    chunked = _row(tables, "chunk-large", "4Gi", "csv", f"{_CHUNKED},000,000")
     output = [float(cells[7]) for cells in growth]
     return Costs(
         assigning=_cpu(assigned[3]) / _ASSIGNED,
@@ -128,6 +145,8 @@ def _costs(tables: Tables) -> Costs:
         held=float(held[7].split()[0]),
         written=(output[1] - output[0]) * 2**20 / 20e6,
         checking=float(checked[5]) / 20,
+        joining=_cpu(chunked[4]) / _CHUNKED,
+        joined=float(chunked[6]) * 2**20 / (_CHUNKED * 1e6),
     )
 
 

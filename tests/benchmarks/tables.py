@@ -2,7 +2,8 @@
 
 The inputs are fixed, so that two runs differ by the code and the machine only; leave the machine alone
 meanwhile. `dispatch` needs DGL_TOOLS and DGL_PYTHON, `parmetis` needs PM_DGLPART, the paths of the peers; a
-table without its peer is not written. BENCH_FOLDER names a folder with room for 20 GB, else /tmp is used.
+table without its peer is not written. `chunk-large` needs KUBECONFIG, as `python -m tests.cluster env` says,
+and the job image on that cluster. BENCH_FOLDER names a folder with room for 20 GB, else /tmp is used.
 """
 
 import argparse
@@ -52,6 +53,8 @@ CHUNK_CASES = (
     Case("csv", 2_000_000, 10_000_000, has_table=False),
     Case("parquet", 2_000_000, 10_000_000, has_table=True),
 )
+
+CHUNK_LARGE = (Case("csv", 20_000_000, 100_000_000, has_table=True),)
 
 VERIFY_SIZES = (Size(2_000_000, 20_000_000, 64, 2, 2, "parquet"),)
 
@@ -112,6 +115,12 @@ def chunk() -> Iterator[Cells]:
     """Tables with string IDs: csv and Parquet, with a table of nodes and without."""
     for case in CHUNK_CASES:
         yield chunk_bench.measure(case)
+
+
+def chunk_large() -> Iterator[Cells]:
+    """As many edges as a container of 4 GiB shall take; on the one-node cluster of this machine."""
+    for case in CHUNK_LARGE:
+        yield chunk_bench.measure_in_pod(case, "4Gi")
 
 
 def _folder() -> list[str]:
@@ -262,6 +271,7 @@ WRITERS: dict[str, Callable[[], Iterator[Sequence[str]]]] = {
     "parmetis": parmetis,
     "plan": plan.rows,
     "chunk": chunk,
+    "chunk-large": chunk_large,
     "readers": readers,
     "example": example,
     "agents": agents.rows,

@@ -68,6 +68,7 @@ _DISPATCH = (
 )  # fmt: skip
 _QUALITY = ("Cut", "Edge balance", "Node balance")
 _SECONDS, _MEMORY = "Wall / CPU s", "MiB per process"
+_CHUNK = "Tables", "Nodes", "Edges", _SECONDS, "Peak MiB", "Disk at most, MiB", "Output, MiB"
 
 TABLES = {
     table.name: table
@@ -153,7 +154,7 @@ TABLES = {
             "reference/partition.md",
             f"{_BENCHMARK} plan",
             ("What", "Measured", "Of a rank"),
-            ("assign", "dispatch-growth", "dispatch-targets", "verify"),
+            ("assign", "dispatch-growth", "dispatch-targets", "verify", "chunk-large"),
         ),
         Table(
             "agents", "reference/figures.md", f"{_BENCHMARK} agents", ("What", "Measured", "Target")
@@ -190,8 +191,9 @@ TABLES = {
             "chunk",
             "reference/formats.md",
             f"{_BENCHMARK} chunk",
-            ("Tables", "Nodes", "Edges", _SECONDS, "Peak MiB", "Disk at most, MiB", "Output, MiB"),
+            _CHUNK,
         ),
+        Table("chunk-large", "reference/formats.md", f"{_BENCHMARK} chunk-large", ("Pod's memory", *_CHUNK)),
         Table("readers", "reference/formats.md", f"{_BENCHMARK} readers", ("Format", "10⁶ rows/s", "GB/s")),
     )
 }  # fmt: skip
@@ -200,6 +202,11 @@ TABLES = {
 def row(cells: Iterable[object]) -> str:
     """A line of a table in Markdown."""
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def cells(line: str) -> list[str]:
+    """What `row` was given, as texts."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def block(table: Table, rows: Sequence[Sequence[object]], note: str = "") -> str:

@@ -21,6 +21,7 @@ MEASURED = {
             *("13.0 bytes more for each edge more of a rank", "20"),
         ],
     ],
+    "chunk-large": [["4Gi", "csv", "20,000,000", "100,000,000", "300.0 / 180.0", "2700", "11444", "1600"]],
     "verify": [
         [
             "2,000,000 / 20,000,000 / 64",
@@ -44,6 +45,7 @@ def test_what_a_rank_needs_is_what_was_measured_times_its_share() -> None:
     assert [needs for _, needs in found.values()] == [
         *("312 s", "47 s", "9 s", "369 s"),
         *("5.0 + 1.0 + 0.2 GB", "2.0 GB", "13 GB, 10 s at 10 Gbit/s", "8.2 + 4.0 GB"),
+        "on one machine 5.0 h, 1.2 TB",
     ]
     assert found["dispatch: CPU"][0] == (
         "0.200 CPU s for each million edges, 1.00 for the 64 values of each million nodes"
