@@ -152,8 +152,8 @@ def assign() -> Iterator[Cells]:
 
 
 def assign_large() -> Iterator[Cells]:
-    """KaMinPar alone, on the graph of 160M edges that takes more memory and time of the two."""
-    return assign_bench.measure_large(assign_bench.LARGE, 8, ("communities",))
+    """KaMinPar alone, on graphs of 160M edges."""
+    return assign_bench.measure_large(assign_bench.LARGE, 8)
 
 
 def streaming() -> Iterator[Cells]:
