@@ -4,7 +4,6 @@
 """
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,9 +25,8 @@ from dglrun.dispatch.source import Options
 from dglrun.formats import assignment
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.partitioning.distributed import rank_main
-from tests.support.commands import run_command
+from tests.support.commands import run_command, run_program
 from tests.support.dgl_loader import DglLoader, dgl_loader
-from tests.support.dglrun_pods import ROOT
 from tests.support.needs import (
     NEEDS_DUCKDB,
     NEEDS_KAMINPAR,
@@ -360,9 +358,7 @@ def test_every_row_comes_through_real_processes_on_eight_ranks(loader: DglLoader
 
 def run_python(*argv: str) -> str:
     """What a process says that ends well."""
-    done = subprocess.run(
-        (sys.executable, *argv), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = run_program((sys.executable, *argv), seconds=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

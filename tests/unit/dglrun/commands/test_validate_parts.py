@@ -23,6 +23,7 @@ from dglrun.formats.dgl.graphs import read_graph
 from dglrun.formats.dgl.tensors import read_tensors
 from dglrun.mpi import source_sums
 from dglrun.mpi.collectives import Ranks, SingleRank
+from tests.support.commands import run_program
 from tests.support.heterographs import Toy, a_toy
 from tests.support.needs import NEEDS_MPI
 from tests.support.thread_ranks import on_ranks
@@ -259,14 +260,7 @@ def test_the_ranks_numbers_are_those_of_the_whole_folder(tmp_path: Path, verify:
     numbers, whole = tmp_path / "q.json", tmp_path / "whole.json"
     mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3")
 
-    done = subprocess.run(
-        (*mpirun, *program, *flags(json_path, tmp_path / "in", numbers, verify, 0)),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_program((*mpirun, *program, *flags(json_path, tmp_path / "in", numbers, verify, 0)))
 
     assert done.returncode == 0, done.stderr
     report = (sys.executable, "-m", "dglrun", "report", str(json_path), "--json", str(whole))

@@ -21,7 +21,7 @@ from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi.collectives import SingleRank
-from tests.support.commands import run_command
+from tests.support.commands import run_command, run_program
 from tests.support.heterographs import Toy, a_toy
 from tests.support.thread_ranks import on_ranks
 
@@ -270,13 +270,8 @@ def test_a_full_disk_is_told_with_the_file_and_publishes_nothing(tmp_path: Path)
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
     program = f"{limited} from dglrun.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
-    ended = subprocess.run(
-        (sys.executable, "-c", program, "dispatch", *flags, "--out-dir", str(tmp_path / "out")),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    ended = run_program(
+        (sys.executable, "-c", program, "dispatch", *flags, "--out-dir", str(tmp_path / "out"))
     )
 
     assert ended.returncode == 74
@@ -298,14 +293,7 @@ def test_more_parts_than_open_files_are_written(tmp_path: Path, limits: tuple[in
     saved = ("--save-orig-nids", "--save-orig-eids", "--source-sums")
     command = (sys.executable, "-c", program, "dispatch", *flags, *saved)
 
-    ended = subprocess.run(
-        (*command, "--out-dir", str(tmp_path / "out")),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_program((*command, "--out-dir", str(tmp_path / "out")))
 
     assert ended.returncode == 0, ended.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dglrun.mpi import mpirun
+from tests.support.commands import run_program
 from tests.support.heterographs import Toy, a_toy
 from tests.support.needs import NEEDS_MPI
 
@@ -49,7 +50,7 @@ def dispatch(
         argv = (*argv, "--ranks", str(ranks))
     elif ranks > 1:
         argv = mpirun.argv(mpirun.Job(argv, ranks, cwd=str(ROOT)))
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return run_program(argv)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -109,14 +110,7 @@ def test_ranks_whose_variables_were_unset_are_ranks(tmp_path: Path, program: tup
     unset = ("env", "-u", "OMPI_COMM_WORLD_SIZE", "-u", "PMI_SIZE", "-u", "OMPI_COMM_WORLD_RANK")
     mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", *unset)
 
-    ended = subprocess.run(
-        (*mpirun, sys.executable, "-m", *program, *flags, str(tmp_path / "out")),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_program((*mpirun, sys.executable, "-m", *program, *flags, str(tmp_path / "out")))
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("4 parts on 4 ranks") == 1
@@ -229,9 +223,9 @@ def test_a_signal_to_a_rank_that_waits_ends_all(
     )
     mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
     argv = (*mpirun, sys.executable, "-c", SIGNALLED, *program, *flags)
-    env = os.environ | {"SIGNAL": str(int(number))}
+    env = {"SIGNAL": str(int(number))}
 
-    ended = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    ended = run_program(argv, env)
 
     assert ended.returncode == 128 + number
     assert f"rank 0: {told}" in ended.stderr

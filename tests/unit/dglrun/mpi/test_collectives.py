@@ -24,6 +24,7 @@ from dglrun.mpi.collectives import (
     in_rounds,
     run_on_all_ranks,
 )
+from tests.support.commands import run_program
 from tests.support.dglrun_pods import ROOT
 from tests.support.needs import NEEDS_MPI
 from tests.support.thread_ranks import ThreadRanks, on_ranks
@@ -62,7 +63,7 @@ def on_mpi_ranks(program: str) -> "subprocess.CompletedProcess[str]":
         f"import signal; from dglrun.mpi.collectives import MpiRanks\n{program}",
     )
     argv = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", *words)
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    return run_program(argv, seconds=300)
 
 
 @dataclass

@@ -4,7 +4,6 @@ A rank ends itself by SIGKILL right before or after a call that belongs to the s
 `pytest --hypothesis-profile=long` on this file draws fifty for each program.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.daemons import running
+from tests.support.commands import run_program
 from tests.support.heterographs import a_toy
 from tests.support.needs import NEEDS_MPI, NEEDS_ZOLTAN
 from tests.support.wait import wait_for
@@ -224,9 +224,7 @@ class Programs:
     def run(self, program: str, out: Path, **env: str) -> "subprocess.CompletedProcess[str]":
         """Run a program on its ranks to its end."""
         argv = (sys.executable, *self._words(program, out))
-        return subprocess.run(
-            argv, cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=120, check=False
-        )
+        return run_program(argv, env)
 
     def _words(self, program: str, out: Path) -> tuple[str, ...]:
         where: tuple[str, ...] = ("--in-dir", str(self.source))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.dglrun_pods import ROOT
+from tests.support.commands import run_program
 
 BEGIN = """
 import os, sys, time
@@ -31,14 +31,7 @@ def until(look):
 
 def ended(script: str) -> "subprocess.CompletedProcess[str]":
     """A watchdog ends its process, so each has one of its own."""
-    return subprocess.run(
-        (sys.executable, "-c", BEGIN + script),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_program((sys.executable, "-c", BEGIN + script), seconds=60)
 
 
 @pytest.mark.parametrize(("times", "least"), [(0, 0.4), (3, 0.7)])
