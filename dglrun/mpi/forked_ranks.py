@@ -27,14 +27,12 @@ from dglrun.arrays import Array, Ints
 from dglrun.contract import exitcodes
 from dglrun.formats import open_files
 from dglrun.mpi import host_memory
-from dglrun.mpi.host_memory import Files, HostMemory
+from dglrun.mpi.host_memory import Files, HostMemory, named
 from dglrun.mpi.mpirun import RANK_ENV
 from dglrun.mpi.watchdog import Watchdog
 
 T = TypeVar("T")
 
-_HEAD = 8
-"""Bytes of the length before what a rank says in `gather`."""
 _LONGEST_WAIT = 3600.0
 """Seconds: the kernel takes none of more than 24 days."""
 
@@ -119,7 +117,8 @@ class Shared:
             OSError: there are no descriptors left.
         """
         beats = np.frombuffer(mmap.mmap(-1, 8 * size), np.int64)
-        return Shared(host_memory.create(size), Barrier(size), beats)
+        with named("what the ranks share"):
+            return Shared(host_memory.create(size), Barrier(size), beats)
 
     def close(self) -> None:
         """Give the descriptors back, in the process that has forked the ranks."""
@@ -146,10 +145,8 @@ class ForkedRanks:
 
     def gather(self, value: T) -> list[T]:
         """See `Ranks.gather`."""
-        said = pickle.dumps(value)
-        data = np.frombuffer(len(said).to_bytes(_HEAD, "little") + said, np.uint8)
-        self._memory.begin()
-        self._memory.write(self._of_all, data)
+        said = np.frombuffer(pickle.dumps(value), np.uint8)
+        self._memory.leave({self._of_all: said})
         self._wait()
         return [value if rank == self.rank else self._told(rank) for rank in range(self.size)]
 
@@ -162,10 +159,7 @@ class ForkedRanks:
         """See `Ranks.exchange`."""
         received = np.empty((sum(receive), *column.shape[1:]), column.dtype)
         runs, places = _runs(column, send), _runs(received, receive)
-        self._memory.begin()
-        for rank, run in enumerate(runs):
-            if rank != self.rank:
-                self._memory.write(rank, run)
+        self._memory.leave({rank: run for rank, run in enumerate(runs) if rank != self.rank})
         places[self.rank][:] = runs[self.rank]
         self._wait()
         for rank, place in enumerate(places):
@@ -178,8 +172,7 @@ class ForkedRanks:
         received = np.empty((sum(rows), *own.shape[1:]), own.dtype)
         places = _runs(received, rows)
         mine = _bytes(own)
-        self._memory.begin()
-        self._memory.write(self._of_all, mine)
+        self._memory.leave({self._of_all: mine})
         places[self.rank][:] = mine
         self._wait()
         for rank, place in enumerate(places):
@@ -193,11 +186,7 @@ class ForkedRanks:
         return self.size
 
     def _told(self, rank: int) -> T:  # type: ignore[type-var]
-        head = np.empty(_HEAD, np.uint8)
-        self._memory.read(rank, self._of_all, head)
-        said = np.empty(int.from_bytes(head, "little"), np.uint8)
-        self._memory.read(rank, self._of_all, said, _HEAD)
-        found: T = pickle.loads(said.data)  # noqa: S301 - of a fork of the same process
+        found: T = pickle.loads(self._memory.take(rank, self._of_all).data)  # noqa: S301 - of a fork of the same process
         return found
 
     def _wait(self) -> None:
@@ -235,6 +224,9 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
     Returns:
         0; the exit code of the rank that failed first, 128 + n where signal n ended it; 124 after the
         deadline.
+
+    Raises:
+        OSError: there are no descriptors or processes left.
     """
     open_files.limit()  # some for each rank
     shared, parent = Shared.of(size), os.getpid()
@@ -254,7 +246,8 @@ def run(size: int, work: Callable[[ForkedRanks], int], *, name: str, deadline: f
     try:
         with ending_signals.put_off():  # until a rank is known here, or this process would go on without it
             for rank in ranks:
-                rank.start()
+                with named(f"the start of {rank.name}"):
+                    rank.start()
         return _until_the_end(ranks, name, deadline)
     finally:
         _end(ranks)

@@ -27,6 +27,7 @@ from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.partitioning.distributed import rank_main
 from tests.support.commands import run_command, run_program
 from tests.support.dgl_loader import DglLoader, dgl_loader
+from tests.support.few_examples import by_chance
 from tests.support.needs import (
     NEEDS_DUCKDB,
     NEEDS_KAMINPAR,
@@ -201,7 +202,7 @@ FORMS = st.builds(
     st.sampled_from((("coo",), ("csc",), ("coo", "csr", "csc"))),
     st.booleans(),
 )
-GRAPHS = given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=FORMS)
+GRAPHS = given(graph=by_chance(user_graphs()), parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=FORMS)
 
 
 def of_eight() -> UserGraph:
@@ -248,7 +249,7 @@ def test_every_row_comes_through_a_back_end_on_ranks(
 @NEEDS_MPI
 @pytest.mark.parametrize("assign", BY_MPI.values(), ids=BY_MPI)
 @FEWER
-@given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
+@given(graph=by_chance(user_graphs()), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
 @ON_EIGHT
 def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
     loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
@@ -262,7 +263,7 @@ def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
 @NEEDS_MPI
 @pytest.mark.parametrize("assign", PROGRAMS.values(), ids=PROGRAMS)
 @FEWER
-@given(graph=user_graphs(), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
+@given(graph=by_chance(user_graphs()), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
 def test_every_row_comes_through_either_program_named_pm_dglpart(
     loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
@@ -287,7 +288,7 @@ def test_every_row_comes_through_dgls_random_partition(
 
 
 @FEWER
-@given(parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=FORMS)
+@given(parts=st.integers(1, 8), ranks=st.integers(1, 8), forms=by_chance(FORMS))
 @example(parts=8, ranks=8, forms=FORMS_OF_EIGHT)
 def test_every_row_comes_through_dgls_metis(loader: DglLoader, parts: int, ranks: int, forms: Forms) -> None:
     """The default of mode DGL-API.

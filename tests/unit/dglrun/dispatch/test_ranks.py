@@ -100,6 +100,22 @@ def test_a_failed_rank_fails_all_with_its_code(tmp_path: Path, start: str) -> No
     assert ".dglrun-dispatch-1" in ended.stderr
 
 
+def test_ranks_for_which_there_are_no_descriptors_are_an_error_that_says_so(tmp_path: Path) -> None:
+    """And not one of the output folder, where nothing is written."""
+    source = a_toy(parts=8).write(tmp_path / "in")
+    flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--ranks", "8")
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24));"
+    program = f"{limited} from dglrun.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+    ended = run_program(
+        (sys.executable, "-c", program, "dispatch", *flags, "--out-dir", str(tmp_path / "out"))
+    )
+
+    assert ended.returncode == 74
+    assert ended.stderr == "dglrun dispatch: what the ranks share: Too many open files\n"
+    assert not (tmp_path / "out/g.json").exists()
+
+
 @pytest.mark.mpi
 @NEEDS_MPI
 @pytest.mark.parametrize("program", [("dglrun.commands.dispatch_rank",), ("dglrun", "dispatch")])

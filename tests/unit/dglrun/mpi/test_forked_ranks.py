@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,21 +29,27 @@ def on(size, work, deadline=120, timeout=60):
 """
 
 
-def started(script: str, *argv: str) -> "subprocess.Popen[str]":
-    """Start a program that may call `on(size, work)`."""
-    return subprocess.Popen(
+@contextmanager
+def started(script: str, *argv: str) -> Iterator["subprocess.Popen[str]"]:
+    """Start a program that may call `on(size, work)`; a test that fails ends it, and with it its ranks."""
+    process = subprocess.Popen(
         (sys.executable, "-c", BEGIN + script, *argv),
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def ended(script: str, *argv: str) -> tuple[int, str, str]:
     """Run it to its end: exit code, what it said, what it complained of."""
-    process = started(script, *argv)
-    said, complained = process.communicate(timeout=120)
+    with started(script, *argv) as process:
+        said, complained = process.communicate(timeout=120)
     return process.returncode, said, complained
 
 
@@ -87,6 +95,13 @@ on(int(sys.argv[1]), talk)
 def test_every_collective_gives_each_rank_what_the_others_sent(size: int, seed: int) -> None:
     """Any dtype and row shape, empty runs, and rows behind the runs that are for nobody."""
     assert ended(TALK, str(size), str(seed)) == (0, "", "")
+
+
+def test_ranks_exchange_under_a_limit_for_files() -> None:
+    """`ulimit -f` holds for files in memory, too: they have no holes that would count."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))\n"
+
+    assert ended(limit + TALK, "8", "1") == (0, "", "")
 
 
 SLOW = """
@@ -282,26 +297,26 @@ def test_the_end_of_the_command_is_that_of_its_ranks(
     tmp_path: Path, number: signal.Signals, code: int, complaint: str
 ) -> None:
     """Also where it is killed and can end nobody itself."""
-    process = started(WAIT, str(tmp_path))
-    paths = [tmp_path / str(rank) for rank in range(2)]
-    wait_for("both ranks", lambda: all(path.exists() for path in paths))
-    pids = [int(path.read_text()) for path in paths]
+    with started(WAIT, str(tmp_path)) as process:
+        paths = [tmp_path / str(rank) for rank in range(2)]
+        wait_for("both ranks", lambda: all(path.exists() for path in paths))
+        pids = [int(path.read_text()) for path in paths]
 
-    process.send_signal(number)
+        process.send_signal(number)
 
-    assert process.communicate(timeout=60) == ("", complaint)
+        assert process.communicate(timeout=60) == ("", complaint)
     assert process.returncode == code
     wait_for("the end of both ranks", lambda: not any(map(running, pids)))
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_alone(tmp_path: Path) -> None:
     """Ranks are in groups of their own, so none of them says a word of it."""
-    process = started(WAIT, str(tmp_path))
-    paths = [tmp_path / str(rank) for rank in range(2)]
-    wait_for("both ranks", lambda: all(path.exists() for path in paths))
+    with started(WAIT, str(tmp_path)) as process:
+        paths = [tmp_path / str(rank) for rank in range(2)]
+        wait_for("both ranks", lambda: all(path.exists() for path in paths))
 
-    groups = {os.getpgid(int(path.read_text())) for path in paths}
+        groups = {os.getpgid(int(path.read_text())) for path in paths}
 
-    assert os.getpgid(process.pid) not in groups
-    process.terminate()
-    process.communicate(timeout=60)
+        assert os.getpgid(process.pid) not in groups
+        process.terminate()
+        process.communicate(timeout=60)

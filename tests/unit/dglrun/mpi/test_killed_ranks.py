@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.daemons import running
 from tests.support.commands import run_program
+from tests.support.few_examples import by_chance
 from tests.support.heterographs import a_toy
 from tests.support.needs import NEEDS_MPI, NEEDS_ZOLTAN
 from tests.support.wait import wait_for
@@ -182,7 +183,9 @@ def hooked(program: str, seen: Path) -> dict[str, str]:
 def kills(program: str) -> st.SearchStrategy[Kill]:
     """Any rank, stage and side of it."""
     sides = st.sampled_from(("before", "after"))
-    return st.builds(Kill, st.integers(0, RANKS - 1), st.sampled_from(list(PLACES[program])), sides)
+    return by_chance(
+        st.builds(Kill, st.integers(0, RANKS - 1), st.sampled_from(list(PLACES[program])), sides)
+    )
 
 
 BY_MPIRUN = f"""
