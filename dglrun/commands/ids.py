@@ -97,7 +97,7 @@ def _named(args: argparse.Namespace) -> int:
 def _numbered(args: argparse.Namespace) -> int:
     """Nodes for IDs; returns the number of rows."""
     mapping = _mapping(args.mapping)
-    table = _with_ids(args.values, mapping.schema_arrow.field(_ID).type)
+    table = _with_ids(args.values, mapping.schema_arrow.field(_ID).type, as_texts=args.out.suffix == ".csv")
     nodes = _nodes(args.values, table[_ID], mapping)
     if args.partition is not None:
         ntype = args.ntype or args.mapping.stem
@@ -107,18 +107,26 @@ def _numbered(args: argparse.Namespace) -> int:
         nodes = np.argsort(originals)[nodes]
     with replacing_file(args.out) as draft, draft.open("wb") as target:
         found = table.set_column(table.schema.get_field_index(_ID), _NODE, pa.array(nodes))
-        writer = _writer(target, args.out.suffix, found.schema)
+        writer = _writer(target, args.out, found.schema)
         writer.write_table(found)
         writer.close()
     return len(nodes)
 
 
-def _with_ids(path: Path, kind: Any) -> Any:
-    """A table whose column `id` is of the mapping's kind and without nulls."""
+def _with_ids(path: Path, kind: Any, as_texts: bool) -> Any:
+    """A table whose column `id` is of the mapping's kind and without nulls.
+
+    Args:
+        path: Parquet or csv.
+        kind: Of the mapping's IDs.
+        as_texts: Whether the other columns of csv are texts, which stay as they are, whatever they look like.
+    """
     if not path.is_file():
         raise DataError(f"{path}: does not exist")
     try:
-        table = _read_csv(path, kind) if path.suffix == ".csv" else parquetfile.open_file(path).read()
+        table = (
+            _read_csv(path, kind, as_texts) if path.suffix == ".csv" else parquetfile.open_file(path).read()
+        )
         if table.schema.names.count(_ID) != 1 or _NODE in table.schema.names:
             raise DataError(f"{path}: expected one column `{_ID}` and no `{_NODE}`, got {table.schema.names}")
         at, ids = table.schema.get_field_index(_ID), table[_ID]
@@ -132,9 +140,13 @@ def _with_ids(path: Path, kind: Any) -> Any:
     return table
 
 
-def _read_csv(path: Path, kind: Any) -> Any:
-    types = pacsv.ConvertOptions(column_types={_ID: kind})
-    return pacsv.read_csv(path, None, pacsv.ParseOptions(newlines_in_values=True), types)
+def _read_csv(path: Path, kind: Any, as_texts: bool) -> Any:
+    form = pacsv.ParseOptions(newlines_in_values=True)
+    types = {_ID: kind}
+    if as_texts:
+        with pacsv.open_csv(path, parse_options=form) as head:
+            types = dict.fromkeys(head.schema.names, pa.string()) | types
+    return pacsv.read_csv(path, None, form, pacsv.ConvertOptions(column_types=types))
 
 
 def _nodes(path: Path, ids: Any, mapping: Any) -> Ints:
@@ -251,7 +263,7 @@ def _write(out: Path, mapping: Path, nodes: Ints, values: _Values) -> int:
             rows, row = order[slice(*bounds)], row + len(batch)
             ids = batch.column(0).take(pa.array(nodes[rows] - (row - len(batch))))
             table = pa.table([ids, *values.take(rows)], names=[_ID, *values.names])
-            writer = writer or _writer(target, out.suffix, table.schema)
+            writer = writer or _writer(target, out, table.schema)
             writer.write_table(table)
         if writer is not None:
             writer.close()
@@ -274,5 +286,20 @@ def _refuse_fewer(values: _Values, total: int) -> None:
         raise DataError(f"{values.path}: expected a row for each of {total} nodes, got {len(values.numbers)}")
 
 
-def _writer(target: Any, suffix: str, schema: Any) -> Any:
-    return pacsv.CSVWriter(target, schema) if suffix == ".csv" else pq.ParquetWriter(target, schema)
+def _writer(target: Any, out: Path, schema: Any) -> Any:
+    """A writer of the kind that the name says.
+
+    Raises:
+        DataError: csv has no form for some column.
+    """
+    if out.suffix != ".csv":
+        return pq.ParquetWriter(target, schema)
+    for field in schema:
+        try:
+            pacsv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+        except pa.ArrowException:
+            text = (
+                f"column {field.name!r}: csv cannot hold {field.type}: expected a name that ends in .parquet"
+            )
+            raise DataError(f"{out}: {text}") from None
+    return pacsv.CSVWriter(target, schema)

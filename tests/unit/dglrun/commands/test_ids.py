@@ -1,5 +1,6 @@
 """`dglrun ids`, and the whole line from csv with string IDs to predictions under them."""
 
+import csv
 import re
 import subprocess
 import sys
@@ -113,6 +114,38 @@ def test_integer_ids_are_found_by_their_numbers(tmp_path: Path) -> None:
     assert run(tmp_path / "user.parquet", tmp_path / "v.csv", tmp_path / "out.csv", "--inverse") == 0
 
     assert (tmp_path / "out.csv").read_text() == '"node","x"\n2,"p"\n0,"q"\n1,"r"\n'
+
+
+@pytest.mark.parametrize("rows", [[], [["00701", "true", "NA", "1.10"], ["9", "", "null", " x"]]])
+def test_csv_to_csv_leaves_the_other_columns_as_they_are(
+    tmp_path: Path, mapping: Path, rows: list[list[str]]
+) -> None:
+    """A postcode keeps its zeros: nothing is read as a number but the IDs."""
+    lines = [["id", "zip", "flag", "note", "price"], *(["a", *row] for row in rows)]
+    (tmp_path / "v.csv").write_text("".join(f"{','.join(line)}\n" for line in lines))
+
+    assert run(mapping, tmp_path / "v.csv", tmp_path / "out.csv", "--inverse") == 0
+
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["node", *lines[0][1:]], *(["2", *row] for row in rows)]
+
+
+@pytest.mark.parametrize(("key", "more"), [("id", ("--inverse",)), ("node", ())])
+def test_what_csv_cannot_hold_is_refused(
+    tmp_path: Path, mapping: Path, capsys: pytest.CaptureFixture[str], key: str, more: tuple[str, ...]
+) -> None:
+    """By the column and its type; Parquet holds it."""
+    values = {"id": ["a"], "node": [2]}
+    pq.write_table(pa.table({key: values[key], "x": [[1, 2]]}), tmp_path / "v.parquet")
+
+    assert run(mapping, tmp_path / "v.parquet", tmp_path / "out.csv", *more) == 65
+    assert run(mapping, tmp_path / "v.parquet", tmp_path / "out.parquet", *more) == 0
+
+    told = "out.csv: column 'x': csv cannot hold list<element: int64>: expected a name that ends in .parquet"
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("layout", ["parquet", "csv"])
