@@ -25,6 +25,7 @@ from dglrun.mpi.collectives import (
     is_started_by_mpirun,
     run_on_all_ranks,
 )
+from dglrun.mpi.watchdog import WAIT
 
 _OF_SSH = ("--ssh-port", "--master-port", "--python-path", "--log-level")
 
@@ -78,9 +79,9 @@ def _add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--process-group-timeout",
         type=above(0),
-        default=1800.0,
+        default=WAIT,
         metavar="SECONDS",
-        help="a rank that waits longer for the others ends all (default: 1800)",
+        help=f"a rank that waits longer for others of which none works ends all (default: {WAIT:.0f})",
     )
     parser.add_argument(
         "--ranks",

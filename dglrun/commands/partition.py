@@ -27,6 +27,7 @@ from dglrun.formats.assignment_shares import assignment_file
 from dglrun.formats.chunked import check, input_file
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi import mpirun
+from dglrun.mpi.watchdog import WAIT
 from dglrun.partitioning import (
     BACKENDS,
     IMBALANCE,
@@ -332,7 +333,7 @@ def _program(args: argparse.Namespace, backend: str) -> tuple[str, ...]:
         "--seed": args.seed,
         "--balance": args.balance,
         "--imbalance": args.imbalance,
-        "--timeout": args.deadline,
+        "--timeout": min(WAIT, args.deadline),
         **({"--assignment": args.assignment.absolute()} if args.assignment else {}),
     }
     words = [word for flag, value in flags.items() for word in (flag, str(value))]

@@ -7,6 +7,7 @@ from dglrun.commands import elapsed, flags, program
 from dglrun.commands.arguments import Parser, above, whole
 from dglrun.formats import assignment
 from dglrun.mpi.collectives import MpiRanks
+from dglrun.mpi.watchdog import WAIT
 from dglrun.partitioning import ON_WORKERS
 from dglrun.partitioning.distributed import rank_main
 
@@ -31,9 +32,7 @@ def _parser() -> Parser:
     parser.add_argument("--imbalance", type=above(1.0), required=True)
     parser.add_argument("--assignment", type=Path)
     parser.add_argument("--block-rows", type=whole(1), default=rank_main.BLOCK_ROWS)
-    parser.add_argument(
-        "--timeout", type=above(0), default=86400.0, help="seconds that a rank waits for others"
-    )
+    parser.add_argument("--timeout", type=above(0), default=WAIT, help="seconds that a rank waits for others")
     return parser
 
 

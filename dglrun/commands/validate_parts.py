@@ -25,6 +25,7 @@ from dglrun.formats.dgl.folder import PartitionFolder, load_folder
 from dglrun.mpi import source_sums
 from dglrun.mpi.checksum import Hashes
 from dglrun.mpi.collectives import Ranks, connect, run_on_all_ranks, say_once
+from dglrun.mpi.watchdog import WAIT
 from dglrun.report.measure import Quality, measure, status
 from dglrun.report.table import render
 from dglrun.verify import loader, serving
@@ -174,9 +175,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--verify", choices=("auto", "always", "never"), required=True)
     parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--dgl", action="store_true", help="ask DGL's own loader too")
-    parser.add_argument(
-        "--timeout", type=above(0), default=86400.0, help="seconds that a rank waits for others"
-    )
+    parser.add_argument("--timeout", type=above(0), default=WAIT, help="seconds that a rank waits for others")
     return parser.read(argv)
 
 

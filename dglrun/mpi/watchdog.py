@@ -16,6 +16,8 @@ from typing import Protocol
 
 from dglrun.contract import exitcodes
 
+WAIT = 1800.0
+"""Seconds that a rank waits for others of which none works, where nobody says otherwise."""
 _SHARE = 0.001
 """Of one CPU: a rank that has used less has not worked, unless it has moved bytes. One that receives 2 MB/s
 uses more, and a watchdog alone a twentieth."""

@@ -10,6 +10,7 @@ from dglrun.contract import env, names, version
 from dglrun.contract.names import Mode
 from dglrun.formats import uri
 from dglrun.mpi.mpirun import INTERFACE
+from dglrun.mpi.watchdog import WAIT
 from dglrun.partitioning import BACKENDS, DGL_API_BACKENDS, DGL_METHODS
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -214,6 +215,11 @@ class RunConfig(BaseModel):
         words = self.partition_balance.split(",")
         more = {"train": self.balance_train, "edges": self.balance_edges}
         return ",".join([*words, *(word for word, is_set in more.items() if is_set and word not in words)])
+
+    @property
+    def wait_of_ranks(self) -> str:
+        """Seconds that a rank waits for others of which none works, as a word; mpirun may take longer."""
+        return f"{min(WAIT, self.partition_timeout):g}"
 
     @property
     def workers(self) -> int:

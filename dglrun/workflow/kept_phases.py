@@ -57,7 +57,7 @@ def keep_rank(config: RunConfig, partition: str, quality: str) -> Argv:
     return (
         *(config.python, "-m", "mpi4py", "-m", "dglrun.commands.keep_rank"),
         *_keep_flags(config, partition, quality),
-        *("--timeout", str(config.partition_timeout)),
+        *("--timeout", config.wait_of_ranks),
     )
 
 

@@ -368,7 +368,7 @@ def _assign_rank(config: RunConfig) -> Argv:
         *("--out-dir", _assignment(config), "--num-parts", str(config.workers)),
         *("--backend", config.assigner, "--balance", config.balance),
         *("--imbalance", str(IMBALANCE), "--seed", str(config.partition_seed)),
-        *("--timeout", str(config.partition_timeout)),
+        *("--timeout", config.wait_of_ranks),
         *(("--assignment", config.partition_assignment) if config.partition_assignment else ()),
     )
 
@@ -383,7 +383,7 @@ def _check_rank(config: RunConfig, numbers: str) -> Argv:
         f"{config.workload}/{config.graph_name}.json",
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config)),
         *("--json", numbers, "--verify", config.verify, "--limit", str(CHEAP_BYTES), "--dgl"),
-        *("--timeout", str(config.partition_timeout)),
+        *("--timeout", config.wait_of_ranks),
     )
 
 
@@ -396,7 +396,7 @@ def _dispatch_flags(config: RunConfig, out: str) -> Argv:
         *("--in-dir", config.chunked_graph or "", "--partitions-dir", _assignment(config), "--out-dir", out),
         *("--save-orig-nids", "--save-orig-eids"),
         *(["--use-graphbolt"] if config.use_graphbolt else []),
-        *("--process-group-timeout", str(config.partition_timeout)),
+        *("--process-group-timeout", config.wait_of_ranks),
     )
 
 
