@@ -110,16 +110,48 @@ class PartLoads:
         room = np.clip(self.limit(widening) - self.load, 0, None)
         return kinds.least(np.clip(room / np.maximum(wanted, 1), 0, 1), 1.0)
 
-    def leaving(self, kinds: Kinds, batches: int, widening: float) -> Array:
-        """The share of a batch's nodes that must leave a full part, float64, shape (kinds, parts).
+    def excess(self, batches: int, widening: float) -> Array:
+        """The share of a batch's load that must leave each part, float64, shape (parts, constraints).
 
         Args:
-            kinds: The kinds.
-            batches: The pass has so many; each has its share of a part's nodes.
+            batches: The pass has so many; each has its share of a part's load.
             widening: See `slack`.
         """
         over = (self.load - self.limit(widening)) * batches / np.maximum(self.load, 1)
-        return -kinds.least(-np.clip(over, 0, 1), 0.0)
+        share: Array = np.clip(over, 0, 1)
+        return share
+
+    @property
+    def are_within_bounds(self) -> bool:
+        """Whether no part has more than it may have in the end."""
+        return bool((self.load <= self.most).all())
+
+    def places(self, leaving: Ints) -> Array:
+        """The share of what leaves its part that others have room for, float64, shape (constraints,).
+
+        Args:
+            leaving: For each constraint what leaves because of it, of all ranks, int64, shape (constraints,).
+        """
+        room = np.clip(self.most - self.load, 0, None).sum(axis=0)
+        share: Array = np.clip(room / np.maximum(leaving, 1), 0, 1)
+        return share
+
+    def deal_by(self, constraint: Array, chance: Chances) -> Ints:
+        """A part for each node by chance, in proportion to the room that parts have in one constraint.
+
+        Args:
+            constraint: For each node, integers, shape (nodes,).
+            chance: 0 to 1 for each node, float64, shape (nodes,).
+
+        Returns:
+            int64, shape (nodes,).
+        """
+        ends = np.cumsum(np.clip(1 - self.load / self.most, 1e-9, 1), axis=0)
+        found = np.zeros(len(constraint), np.int64)
+        for each in np.unique(constraint):
+            mine = constraint == each
+            found[mine] = np.searchsorted(ends[:, each], chance[mine] * ends[-1, each], side="right")
+        return np.minimum(found, len(self.load) - 1)
 
     def deal(self, kinds: Kinds, of: Array, chance: Chances) -> Ints:
         """A part for each node by chance, in proportion to the room that parts have for its kind.
@@ -139,6 +171,55 @@ class PartLoads:
             mine = of == kind
             found[mine] = np.searchsorted(ends, chance[mine] * ends[-1], side="right")
         return np.minimum(found, len(self.load) - 1)
+
+
+@dataclass(frozen=True)
+class Heaviness:
+    """What nodes weigh beside others: the heavy ones leave first where a part has too much.
+
+    So a part loses what it has too much of and little else: of edges the hubs, and with them few nodes. Nodes
+    by chance would take as much of everything along, which overfills the parts that take them.
+
+    Attributes:
+        step: A 16th of the mean node's weight, float64, shape (constraints,).
+        scale: What a step adds to a node's chance to leave, such that about as much leaves as shall; float64,
+            shape (constraints,).
+    """
+
+    step: Array
+    scale: Array
+
+    @staticmethod
+    def of(ranks: Ranks, weights: Weights, totals: Ints) -> "Heaviness":
+        """Of the nodes of all ranks; collective.
+
+        Args:
+            ranks: The ranks that own nodes.
+            weights: Of this rank's, int64, shape (nodes, constraints).
+            totals: Sum of each constraint over all nodes, int64, shape (constraints,), above 0.
+        """
+        nodes = int(add_up(ranks, np.array(len(weights))))
+        step = totals / (16 * nodes)
+        steps = _steps(weights, step)
+        first, second = add_up(ranks, np.stack([steps.sum(axis=0), (steps * steps).sum(axis=0)]))
+        return Heaviness(step, first / np.maximum(second, 1))
+
+    def chances(self, weights: Weights, excess: Array) -> Array:
+        """How likely nodes leave their parts, 0 to 1.
+
+        Args:
+            weights: int64, shape (nodes, constraints).
+            excess: The share of its load that must leave each node's part, float64, shape of `weights`.
+
+        Returns:
+            float64, shape of `weights`.
+        """
+        return np.minimum(excess * _steps(weights, self.step) * self.scale, 1.0)
+
+
+def _steps(weights: Weights, step: Array) -> Ints:
+    """Whole steps, at most 1,024 mean weights: the sum of their squares is exact on any number of ranks."""
+    return np.minimum(np.ceil(weights / step), 1 << 14).astype(np.int64)
 
 
 def sums(parts: Array, weights: Weights, num_parts: int) -> Ints:

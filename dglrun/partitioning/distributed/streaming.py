@@ -21,9 +21,9 @@ from dglrun.formats.dgl.partition_book import part_dtype
 from dglrun.mpi.collectives import Ranks, add_up
 from dglrun.partitioning.distributed import part_loads, stream_choice
 from dglrun.partitioning.distributed.backend import PartitionProblem
-from dglrun.partitioning.distributed.part_loads import Kinds, PartLoads
+from dglrun.partitioning.distributed.part_loads import Heaviness, Kinds, PartLoads
 from dglrun.partitioning.distributed.stream_choice import Choice, Neighbours
-from dglrun.partitioning.distributed.stream_order import StreamOrder, chances, even_chances
+from dglrun.partitioning.distributed.stream_order import Chances, StreamOrder, chances, even_chances
 
 PASSES = 13
 """Passes at most."""
@@ -54,7 +54,7 @@ class Streaming:
         number = 1
         while number < PASSES:
             moved = stream.run(stream.order.even(), _widening(number))
-            if moved > STILL * stream.order.nodes:
+            if moved > STILL * stream.order.nodes or (number >= TIGHT and not stream.is_balanced):
                 number += 1
             else:
                 number = TIGHT if number < TIGHT else PASSES
@@ -79,8 +79,14 @@ class _Stream:
         self._kinds = Kinds.find(problem.weights)
         totals = add_up(ranks, problem.weights.sum(axis=0))
         self._loads = PartLoads(ranks, totals, problem.bounds, problem.num_parts)
+        self._heaviness = Heaviness.of(ranks, problem.weights, totals)
         # The part after the last one stands for "none yet".
         self._parts = np.full(nodes, self._num_parts, part_dtype(self._num_parts + 1))
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether every part keeps its bounds."""
+        return self._loads.are_within_bounds
 
     def own_parts(self) -> Array:
         """Part of each of this rank's nodes."""
@@ -144,12 +150,12 @@ class _Stream:
         """The parts that this rank's nodes of a batch get; collective."""
         wide, kinds = widening or 1.0, self._kinds.of[rows]
         ids, weights = self._ids(rows, self._ranks.rank), self._problem.weights[rows]
-        salt = 4 * self._salt + (self._problem.seed << 32)
+        salt = 5 * self._salt + (self._problem.seed << 32)
         choice = self._choose(rows, before, kinds, chances(ids, salt), widening)
         has = before < self._num_parts
-        leaving = has.copy()
-        shares = self._loads.leaving(self._kinds, batches, wide)[kinds[has], before[has]]
-        leaving[has] = chances(ids[has], salt + 1) < shares
+        leaving, reason = self._leaving(
+            before, weights, chances(ids, salt + 1), self._loads.excess(batches, wide)
+        )
         wants = choice.score > np.where(leaving, 0.0, choice.own)
         wanted = self._loads.total(part_loads.sums(choice.part[wants], weights[wants], self._num_parts))
         room = self._loads.admission(self._kinds, wanted, wide)
@@ -157,12 +163,29 @@ class _Stream:
         after = before.copy()
         after[moves] = choice.part[moves]
         self._loads.change(self._delta(before, after, weights))
-        # Who has no part yet gets one in any case; who must leave and knows no part with room goes anywhere.
-        rest = ~moves & (~has | (leaving & ~wants))
         placed = after.copy()
+        # Who must leave and comes into no part that it wants goes anywhere, as far as there is room for what
+        # its part has too much of: a part to which more are sent would be the next that they must leave.
+        go = leaving & ~moves
+        asked = [int(weights[go & (reason == each), each].sum()) for each in range(weights.shape[1])]
+        go &= chances(ids, salt + 4) < self._loads.places(add_up(self._ranks, np.array(asked)))[reason]
+        placed[go] = self._loads.deal_by(reason[go], even_chances(ids[go], salt + 3))
+        rest = ~has & ~moves  # who has no part yet gets one in any case
         placed[rest] = self._loads.deal(self._kinds, kinds[rest], even_chances(ids[rest], salt + 3))
         self._loads.change(self._delta(after, placed, weights))
         return placed
+
+    def _leaving(
+        self, before: Array, weights: Ints, chance: Chances, excess: Array
+    ) -> tuple[NDArray[np.bool_], Ints]:
+        """Which nodes must leave parts that are too full, and for each the constraint because of which."""
+        leaving, reason = np.zeros(len(before), np.bool_), np.zeros(len(before), np.int64)
+        too_full = np.append(excess.any(axis=1), False)  # "none yet" is not
+        some = np.flatnonzero(too_full[before])
+        shares = self._heaviness.chances(weights[some], excess[before[some]])
+        reason[some] = shares.argmax(axis=1)
+        leaving[some] = chance[some] < shares.max(axis=1, initial=0.0)
+        return leaving, reason
 
     def _choose(
         self, rows: Ints, before: Array, kinds: Array, chance: Array, widening: float | None

@@ -118,6 +118,83 @@ def ring(nodes: int, degree_weight: int = 1) -> PartitionProblem:
     return PartitionProblem(np.array([0, nodes]), rows, loads, bounds, 4, 1)
 
 
+def power_law(scale: int, pairs: int, parts: int) -> PartitionProblem:
+    """RMAT of 2^scale nodes, of which those count that have edges: hubs, and no communities; for one rank.
+
+    Chakrabarti, Zhan and Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004.
+    """
+    rng = np.random.default_rng(1)
+    ends = np.zeros((2, pairs), np.int64)
+    for _ in range(scale):
+        quarter = np.searchsorted([0.57, 0.76, 0.95], rng.random(pairs), side="right")
+        ends = 2 * ends + np.stack([quarter // 2, quarter % 2])
+    used, ends = np.unique(ends[:, ends[0] != ends[1]], return_inverse=True)
+    nodes, ends = len(used), ends.reshape(2, -1)
+    both = np.unique(np.concatenate([ends[0] * nodes + ends[1], ends[1] * nodes + ends[0]]))
+    degrees = np.bincount(both // nodes, minlength=nodes)
+    starts = np.concatenate([[0], np.cumsum(degrees)])
+    rows = Csr(starts, (both % nodes).astype(np.int32), np.ones(len(both), np.int32), degrees)
+    loads = np.stack([np.ones(nodes, np.int64), degrees], axis=1)
+    bounds = weights.tolerances(loads.sum(axis=0), loads.max(axis=0), parts, 1.05)
+    return PartitionProblem(np.array([0, nodes]), rows, loads, bounds, parts, 1)
+
+
+@pytest.mark.parametrize(("parts", "cut"), [(8, 0.84), (32, 0.91)])
+def test_a_power_law_keeps_the_bounds_of_nodes_and_edges(parts: int, cut: float) -> None:
+    """Hubs fill parts with edges before these have their nodes; what leaves a part must not overfill others.
+
+    Nodes that left by chance went round and round here, and the cut was nearly that of chance.
+    """
+    problem = power_law(17, 2_000_000, parts)
+
+    found = streaming.Streaming().partition(SingleRank(), problem)
+
+    loads = part_loads.sums(found, problem.weights, parts)
+    assert (loads.max(axis=0) <= 1.004 * problem.bounds * loads.mean(axis=0)).all()
+    src = np.repeat(found, np.diff(problem.rows.xadj))
+    assert (src != found[problem.rows.adjncy]).mean() < cut
+
+
+def test_from_a_part_with_too_many_edges_hubs_leave() -> None:
+    """About as many edges as shall, with few nodes; of too many nodes as many as shall."""
+    degrees = np.concatenate([np.full(9900, 1), np.full(100, 99)])
+    loads = np.stack([np.ones(10_000, np.int64), degrees], axis=1)
+    heaviness = part_loads.Heaviness.of(SingleRank(), loads, loads.sum(axis=0))
+
+    of_nodes, of_edges = heaviness.chances(loads, np.full(loads.shape, 0.2)).T
+
+    assert (of_edges @ degrees) / degrees.sum() == pytest.approx(0.2, rel=0.1)
+    assert of_edges.sum() < 0.01 * 10_000
+    assert of_nodes == pytest.approx(0.2)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_heaviness_is_the_same_on_any_number_of_ranks(seed: int, size: int) -> None:
+    """To the last bit, or ranks would decide otherwise than one."""
+    rng = np.random.default_rng(seed)
+    loads = np.ceil((1 + rng.pareto(1.0, (50, 2))) * 10.0 ** rng.integers(0, 9)).astype(np.int64)
+    totals = loads.sum(axis=0)
+
+    found = on_ranks(size, lambda ranks: part_loads.Heaviness.of(ranks, loads[ranks.rank :: size], totals))
+
+    alone = part_loads.Heaviness.of(SingleRank(), loads, totals)
+    assert all((each.step == alone.step).all() and (each.scale == alone.scale).all() for each in found)
+
+
+def test_no_more_leaves_than_others_have_room_for() -> None:
+    """What goes elsewhere would have to leave there again."""
+    loads = PartLoads(SingleRank(), np.array([300, 300]), np.array([1.1, 1.5], np.float32), 3)
+    loads.change(np.array([[130, 100], [90, 160], [80, 40]]))
+
+    assert loads.places(np.array([100, 10])) == pytest.approx([0.5, 1.0])
+    assert loads.excess(1, 1.0)[:, 0] == pytest.approx([20 / 130, 0, 0])
+    assert loads.excess(32, 1.0)[0, 0] == 1.0
+    dealt = loads.deal_by(np.array([0] * 100 + [1] * 100), np.tile((np.arange(100) + 0.5) / 100, 2))
+    assert np.bincount(dealt[:100], minlength=3).tolist() == [0, 40, 60]
+    assert np.bincount(dealt[100:], minlength=3).tolist() == [31, 0, 69]
+    assert not loads.are_within_bounds
+
+
 def test_loads_beyond_32_bits_are_balanced() -> None:
     """2^33 edges at each of 400 nodes: sums of 2^41, which back ends of 32 bits refuse."""
     problem = ring(400, 1 << 33)
