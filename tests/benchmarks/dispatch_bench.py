@@ -81,6 +81,13 @@ class Run:
 def main(argv: list[str]) -> int:
     """Generate, run, verify, print the tables."""
     args = parse(argv)
+    if args.targets:
+        from tests.benchmarks import dispatch_targets  # noqa: PLC0415 - it imports this module
+
+        print(TABLES["dispatch-targets"].head, flush=True)
+        for cells in dispatch_targets.rows(args.folder):
+            print(row(cells), flush=True)
+        return 0
     runs = [run for size in sizes(args) for run in measure(size, args)]
     report(runs)
     if not has_peer(args):
@@ -112,6 +119,9 @@ def parse(argv: list[str], repeat: int = 1) -> argparse.Namespace:
     parser.add_argument("--edges", default="1000000", help="one number or several, joined by commas")
     parser.add_argument("--width", type=int, default=16, help="float32 values in the node feature; 0: none")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument(
+        "--targets", action="store_true", help="beside cp, by ranks and by edges; sizes do not count then"
+    )
     parser.add_argument("--parts", type=int, help="default: as many as ranks")
     parser.add_argument("--formats", default="csv,parquet")
     parser.add_argument("--repeat", type=int, default=repeat, help="runs of each kind (default: %(default)s)")

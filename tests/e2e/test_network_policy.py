@@ -36,7 +36,7 @@ def connect(host, port):
     try:
         with socket.create_connection((host, int(port)), 3) as connection:
             heard = b""
-            connection.settimeout(1)
+            connection.settimeout(5)
             with contextlib.suppress(TimeoutError):
                 heard = connection.recv(99)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -38,7 +39,8 @@ def test_a_rank_that_waits_too_long_ends_all_with_124(before: str) -> None:
     ended = on_mpi_ranks(f"ranks = MpiRanks(0.5); {before}signal.pause() if ranks.rank else ranks.gather(0)")
 
     assert ended.returncode == 124
-    assert "rank 0: waited more than 0.5 s for the other ranks" in ended.stderr
+    late = "[01]" if before else "0"  # a rank 0 that comes late to the first collective is waited for
+    assert re.search(f"rank {late}: waited more than 0.5 s for the other ranks", ended.stderr)
 
 
 @pytest.mark.mpi
@@ -52,7 +54,7 @@ def test_a_rank_may_work_longer_than_another_waits() -> None:
         "if not ranks.rank: print('met')"  # one rank alone: mpirun mixes what two say within a line
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "met\n", "")
+    assert (ended.returncode, ended.stdout) == (0, "met\n"), ended.stderr
 
 
 def on_mpi_ranks(program: str) -> "subprocess.CompletedProcess[str]":

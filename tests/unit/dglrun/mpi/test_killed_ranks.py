@@ -20,7 +20,7 @@ from tests.cluster.daemons import running
 from tests.support.commands import run_program
 from tests.support.few_examples import by_chance
 from tests.support.heterographs import a_toy
-from tests.support.needs import NEEDS_MPI, NEEDS_ZOLTAN
+from tests.support.needs import NEEDS_MPI, NEEDS_PARMETIS, NEEDS_ZOLTAN
 from tests.support.wait import wait_for
 
 pytestmark = [pytest.mark.mpi, NEEDS_MPI]
@@ -114,6 +114,20 @@ PLACES = {
         "scored": (f"{_ASSIGN}.edge_cut:measure_by_input", 1),
         **_WRITTEN,
     },
+    "user": {
+        **_BEGUN,
+        "assignment read": (f"{_ASSIGN}.without_edges:brought", 1),
+        "parts of ends asked for": (f"{_ASSIGN}.edge_cut:ask_owners", 1),
+        "scored": (f"{_ASSIGN}.edge_cut:measure_by_input", 1),
+        **_WRITTEN,
+    },
+    "parmetis": {
+        **_BEGUN,
+        **_LOADED,
+        "library called": (f"{_ASSIGN}.parmetis:ParMetis.partition", 1),
+        **_SCORED,
+        **_WRITTEN,
+    },
     "zoltan": {
         **_BEGUN,
         **_LOADED,
@@ -151,8 +165,9 @@ PLACES = {
 """By program: a function of each stage, and which of its calls belongs to it."""
 PLACES["dispatch by mpirun"] = PLACES["dispatch"]
 ASSIGNING = [
-    pytest.param(name, marks=NEEDS_ZOLTAN if name == "zoltan" else ())
-    for name in ("streaming", "random", "zoltan")
+    *("streaming", "random", "user"),
+    pytest.param("zoltan", marks=NEEDS_ZOLTAN),
+    pytest.param("parmetis", marks=NEEDS_PARMETIS),
 ]
 DISPATCHING = ["dispatch", "dispatch by mpirun"]
 
@@ -195,7 +210,7 @@ program = (sys.executable, "-m", "mpi4py", "-m", *sys.argv[1:])
 sys.exit(mpirun.run(mpirun.argv(mpirun.Job(program, {RANKS})), 120))
 """
 MARKS = {
-    **dict.fromkeys(("streaming", "random", "zoltan"), "partition_meta.json"),
+    **dict.fromkeys(("streaming", "random", "user", "zoltan", "parmetis"), "partition_meta.json"),
     **dict.fromkeys(DISPATCHING, "toy.json"),
     "verify": "numbers.json",
 }
@@ -243,10 +258,12 @@ class Programs:
             return ("-m", "dglrun", "dispatch", *where, *to, *ranks, *parts, *saved)
         if program == "dispatch by mpirun":
             return ("-c", BY_MPIRUN, "dglrun.commands.dispatch_rank", *where, *to, *parts, *saved)
-        if program == "random":  # on ranks in mode DistParMETIS only
-            drawn = ("--metadata-filename", "metadata.json", "--backend", "random", "--seed", "1")
+        if program in ("random", "user"):  # on ranks in mode DistParMETIS only
+            drawn = ("--metadata-filename", "metadata.json", "--backend", program, "--seed", "1")
             even = ("--balance", "types", "--imbalance", "1.05")
-            return ("-c", BY_MPIRUN, "dglrun.commands.partition_rank", *where, *to, *count, *drawn, *even)
+            brought = ("--assignment", str(self.source / "parts")) if program == "user" else ()
+            rank = "dglrun.commands.partition_rank"
+            return ("-c", BY_MPIRUN, rank, *where, *to, *count, *drawn, *even, *brought)
         mode = ("--mode", "ParMETIS", "--backend", program)
         return ("-m", "dglrun", "partition", *where, *to, *ranks, *count, *mode)
 
