@@ -73,11 +73,7 @@ class PartLoads:
 
     def change(self, delta: Ints) -> None:
         """Add what this rank's nodes have moved; collective. int64, shape (parts, constraints)."""
-        self.load += self.total(delta)
-
-    def total(self, own: Ints) -> Ints:
-        """The sum over all ranks; collective. int64, shape (parts, constraints)."""
-        return add_up(self._ranks, own)
+        self.load += add_up(self._ranks, delta)
 
     def limit(self, widening: float) -> Array:
         """The load that a part may have at a tolerance so much wider: float64, shape (constraints,)."""
@@ -146,12 +142,7 @@ class PartLoads:
         Returns:
             int64, shape (nodes,).
         """
-        ends = np.cumsum(np.clip(1 - self.load / self.most, 1e-9, 1), axis=0)
-        found = np.zeros(len(constraint), np.int64)
-        for each in np.unique(constraint):
-            mine = constraint == each
-            found[mine] = np.searchsorted(ends[:, each], chance[mine] * ends[-1, each], side="right")
-        return np.minimum(found, len(self.load) - 1)
+        return _deal(self._free().T, constraint, chance)
 
     def deal(self, kinds: Kinds, of: Array, chance: Chances) -> Ints:
         """A part for each node by chance, in proportion to the room that parts have for its kind.
@@ -164,13 +155,21 @@ class PartLoads:
         Returns:
             int64, shape (nodes,).
         """
-        room = kinds.least(np.clip(1 - self.load / self.most, 1e-9, 1), 1.0)
-        found = np.zeros(len(of), np.int64)
-        for kind in np.unique(of):
-            ends = np.cumsum(room[kind])
-            mine = of == kind
-            found[mine] = np.searchsorted(ends, chance[mine] * ends[-1], side="right")
-        return np.minimum(found, len(self.load) - 1)
+        return _deal(kinds.least(self._free(), 1.0), of, chance)
+
+    def _free(self) -> Array:
+        """The free share of each part, never quite none: float64, shape (parts, constraints)."""
+        share: Array = np.clip(1 - self.load / self.most, 1e-9, 1)
+        return share
+
+
+def _deal(room: Array, of: Array, chance: Chances) -> Ints:
+    """A part for each node by chance, in proportion to row `of` of `room`, shape (rows, parts)."""
+    found = np.zeros(len(of), np.int64)
+    for row in np.unique(of):
+        ends, mine = np.cumsum(room[row]), of == row
+        found[mine] = np.searchsorted(ends, chance[mine] * ends[-1], side="right")
+    return np.minimum(found, room.shape[1] - 1)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dglrun.partitioning.distributed import part_loads, stream_choice
 from dglrun.partitioning.distributed.backend import PartitionProblem
 from dglrun.partitioning.distributed.part_loads import Heaviness, Kinds, PartLoads
 from dglrun.partitioning.distributed.stream_choice import Choice, Neighbours
-from dglrun.partitioning.distributed.stream_order import Chances, StreamOrder, chances, even_chances
+from dglrun.partitioning.distributed.stream_order import StreamOrder, chances, even_chances
 
 PASSES = 13
 """Passes at most."""
@@ -153,30 +153,35 @@ class _Stream:
         salt = 5 * self._salt + (self._problem.seed << 32)
         choice = self._choose(rows, before, kinds, chances(ids, salt), widening)
         has = before < self._num_parts
-        leaving, reason = self._leaving(
-            before, weights, chances(ids, salt + 1), self._loads.excess(batches, wide)
-        )
+        excess = self._loads.excess(batches, wide)
+        leaving, reason = self._leaving(ids, before, weights, salt + 1, excess)
         wants = choice.score > np.where(leaving, 0.0, choice.own)
-        wanted = self._loads.total(part_loads.sums(choice.part[wants], weights[wants], self._num_parts))
+        wanted = add_up(self._ranks, part_loads.sums(choice.part[wants], weights[wants], self._num_parts))
         room = self._loads.admission(self._kinds, wanted, wide)
         moves = wants & (chances(ids, salt + 2) < room[kinds, choice.part])
         after = before.copy()
         after[moves] = choice.part[moves]
         self._loads.change(self._delta(before, after, weights))
         placed = after.copy()
-        # Who must leave and comes into no part that it wants goes anywhere, as far as there is room for what
-        # its part has too much of: a part to which more are sent would be the next that they must leave.
-        go = leaving & ~moves
-        asked = [int(weights[go & (reason == each), each].sum()) for each in range(weights.shape[1])]
-        go &= chances(ids, salt + 4) < self._loads.places(add_up(self._ranks, np.array(asked)))[reason]
-        placed[go] = self._loads.deal_by(reason[go], even_chances(ids[go], salt + 3))
+        if excess.any():  # all ranks know the same loads
+            # Who must leave and comes into no part that it wants goes anywhere, as far as there is room for
+            # what its part has too much of: more of them would only have to leave again.
+            go = np.flatnonzero(leaving & ~moves)
+            go = go[self._has_place(ids[go], weights[go], reason[go], salt + 4)]
+            placed[go] = self._loads.deal_by(reason[go], even_chances(ids[go], salt + 3))
         rest = ~has & ~moves  # who has no part yet gets one in any case
         placed[rest] = self._loads.deal(self._kinds, kinds[rest], even_chances(ids[rest], salt + 3))
         self._loads.change(self._delta(after, placed, weights))
         return placed
 
+    def _has_place(self, ids: Ints, weights: Ints, reason: Ints, salt: int) -> NDArray[np.bool_]:
+        """Which of the nodes that leave because of a constraint other parts have room for; collective."""
+        asked = [int(weights[reason == each, each].sum()) for each in range(weights.shape[1])]
+        shares = self._loads.places(add_up(self._ranks, np.array(asked)))
+        return chances(ids, salt) < shares[reason]
+
     def _leaving(
-        self, before: Array, weights: Ints, chance: Chances, excess: Array
+        self, ids: Ints, before: Array, weights: Ints, salt: int, excess: Array
     ) -> tuple[NDArray[np.bool_], Ints]:
         """Which nodes must leave parts that are too full, and for each the constraint because of which."""
         leaving, reason = np.zeros(len(before), np.bool_), np.zeros(len(before), np.int64)
@@ -184,7 +189,7 @@ class _Stream:
         some = np.flatnonzero(too_full[before])
         shares = self._heaviness.chances(weights[some], excess[before[some]])
         reason[some] = shares.argmax(axis=1)
-        leaving[some] = chance[some] < shares.max(axis=1, initial=0.0)
+        leaving[some] = chances(ids[some], salt) < shares.max(axis=1, initial=0.0)
         return leaving, reason
 
     def _choose(

@@ -179,8 +179,10 @@ ON_RANKS = {
 BY_MPI = {
     "zoltan": pytest.param(by_mpi("zoltan"), marks=NEEDS_ZOLTAN),
     "parmetis": pytest.param(by_mpi("parmetis"), marks=NEEDS_PARMETIS),
+    "pm_dglpart of pieces": by_pm_dglpart(3),
+    "pm_dglpart of lists": by_pm_dglpart(5),
 }
-PROGRAMS = {"pieces": by_pm_dglpart(3), "lists": by_pm_dglpart(5)}
+"""The last two are stand-ins with the files of either program of that name."""
 
 
 def nodes_of(graph: ChunkedGraph) -> Iterator[tuple[str, int]]:
@@ -254,20 +256,7 @@ def test_every_row_comes_through_a_back_end_on_ranks(
 def test_every_row_comes_through_a_back_end_that_talks_to_mpi_itself(
     loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
 ) -> None:
-    """On ranks that mpirun starts, which takes seconds for each graph."""
-    with line_of(graph, parts, ranks, forms) as line:
-        check(loader, assign, line, graph)
-
-
-@pytest.mark.mpi
-@NEEDS_MPI
-@pytest.mark.parametrize("assign", PROGRAMS.values(), ids=PROGRAMS)
-@FEWER
-@given(graph=by_chance(user_graphs()), parts=st.integers(1, 8), ranks=st.integers(1, 3), forms=FORMS)
-def test_every_row_comes_through_either_program_named_pm_dglpart(
-    loader: DglLoader, assign: Callable[[Line], None], graph: UserGraph, parts: int, ranks: int, forms: Forms
-) -> None:
-    """A stand-in with the files of each of the two."""
+    """On ranks that mpirun starts, which takes seconds for each graph; pm_dglpart is one of them."""
     with line_of(graph, parts, ranks, forms) as line:
         check(loader, assign, line, graph)
 

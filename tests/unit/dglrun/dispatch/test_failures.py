@@ -21,6 +21,7 @@ from dglrun.formats import assignment
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
 from dglrun.mpi.collectives import SingleRank
+from tests.benchmarks import rusage
 from tests.support.commands import run_command, run_program
 from tests.support.heterographs import Toy, a_toy
 from tests.support.thread_ranks import on_ranks
@@ -344,9 +345,10 @@ def test_memory_does_not_grow_with_the_width_of_features(tmp_path: Path, kind: s
 def peak_memory(source: Path, out: Path) -> int:
     """Bytes that a dispatch in a process of its own held at most."""
     flags = ("--in-dir", str(source), "--partitions-dir", str(source / "parts"), "--out-dir", str(out))
-    argv = (sys.executable, "-m", "tests.benchmarks.rusage", str(out) + ".usage", sys.executable)
+    usage = Path(f"{out}.usage")
+    argv = (*rusage.noting(usage), sys.executable)
     subprocess.run((*argv, "-m", "dglrun.commands.dispatch_rank", *flags), cwd=ROOT, check=True, timeout=500)
-    return int(json.loads(Path(f"{out}.usage.0").read_text())["rss_mib"] * 2**20)
+    return int(rusage.used(usage).rss * 2**20)
 
 
 def run_dispatch(source: Path, out: Path, *more: str) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dglrun.formats.chunked import write
 from dglrun.formats.chunked.metadata import ChunkedGraph
+from tests.support.commands import run_program
 
 ROOT = Path(__file__).parents[4]
 PM_DGLPART = """#!{python}
@@ -37,10 +38,8 @@ def partition(
 ) -> "subprocess.CompletedProcess[str]":
     """`dglrun partition` as a process of its own; `path` comes first on PATH, `more` into its environment."""
     argv = (sys.executable, "-m", "dglrun", "partition", "--in-dir", str(source), "--out-dir", str(out))
-    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
-    return subprocess.run(
-        (*argv, *flags), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
-    )
+    env = {"PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
+    return run_program((*argv, *flags), env)
 
 
 def a_pm_dglpart(folder: Path, arguments: int) -> Path:
